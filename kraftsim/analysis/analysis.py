@@ -1,10 +1,10 @@
-"""The result of an analysis, as a value to print, to write as JSON, and to draw.
+"""The result of an analysis, as a value to print and to draw; `document.py` has its form as JSON.
 
 Verdicts: violated > unknown > vacuous > ok. A run whose logs lack lines is never ok, and neither is
 one without events to examine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,11 +14,11 @@ from kraftsim.analysis.run_facts import RunFacts
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
 from kraftsim.analysis.witnesses import Witness, printable
-from kraftsim.invariants.verdict import Outcome
+from kraftsim.invariants.verdict import Outcome, Verdict, Violation
 
 EXIT_CODES: Final = {Outcome.OK: 0, Outcome.VIOLATED: 1, Outcome.UNKNOWN: 2, Outcome.VACUOUS: 2}
 SUMMARY_LINES_MAX: Final = 40
-BREACHES_SHOWN_MAX: Final = 3
+VIOLATIONS_SHOWN_MAX: Final = 3
 WORST_FIRST: Final = (
     Outcome.VIOLATED,
     Outcome.UNKNOWN,
@@ -28,53 +28,19 @@ WORST_FIRST: Final = (
 )
 
 
-class WitnessedBreach(msgspec.Struct, frozen=True, kw_only=True):
-    """One violation with the events that show it."""
-
-    key: str
-    message: str
-    witnesses: tuple[Witness, ...]
-
-
-class InvariantResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one invariant in a run.
-
-    `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown.
-    """
-
-    invariant: str
-    rule: str
-    source: str
-    must_exercise: bool
-    outcome: Outcome
-    examined: int
-    violation_count: int
-    breaches: tuple[WitnessedBreach, ...]
-    reason: str
-
-    def lines(self) -> Iterable[str]:
-        """Return the result as text, with its first violations and the events that show them."""
-        counted = f", {self.violation_count:,} violations" if self.violation_count else ""
-        promised = " (must be exercised)" if self.outcome is Outcome.VACUOUS else ""
-        yield (
-            f"  {self.outcome:<14}  {self.invariant:<34} {self.examined:>10,} "
-            f"examined{counted}{promised}"
-        )
-        if self.reason:
-            yield f"      {self.reason}"
-        for violation in self.breaches[:BREACHES_SHOWN_MAX]:
-            yield f"      {printable(violation.message)}"
-            for event in violation.witnesses:
-                yield f"          {event.line()}"
-
-
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the analysis of a run. `verdict` is ok, violated, unknown or vacuous."""
+    """The result of the analysis of a run: the verdicts of its invariants, and what a page needs to
+    show them.
+
+    `verdict` is that of the run: ok, violated, unknown or vacuous. `evidence` has, for each
+    violation of a verdict, the events that its `witnesses` name.
+    """
 
     verdict: Outcome
     facts: RunFacts
     ingest: IngestResult
-    judgements: tuple[InvariantResult, ...]
+    verdicts: tuple[Verdict, ...]
+    evidence: Mapping[Violation, tuple[Witness, ...]]
     transactions: TransactionChapter | None = None
     upgrade: UpgradeChapter | None = None
 
@@ -91,8 +57,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             f"{printable(self.facts.title)}: {self.verdict}",
             *(f"  {line.strip()}" for line in map(printable, self.ingest.lines())),
         ]
-        for result in sorted(self.judgements, key=lambda each: WORST_FIRST.index(each.outcome)):
-            lines += result.lines()
+        for verdict in sorted(self.verdicts, key=lambda each: WORST_FIRST.index(each.outcome)):
+            lines += self._lines_of(verdict)
         replay = (
             [f"  replay: {printable(self.facts.command)}"]
             if self.facts.command and self.verdict is not Outcome.OK
@@ -106,3 +72,18 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             f"  ... and {len(lines) - shown} lines more: see --json, or the report",
             *replay,
         ]
+
+    def _lines_of(self, verdict: Verdict) -> Iterable[str]:
+        """Return a verdict as text, with its first violations and the events that show them."""
+        counted = f", {verdict.violation_count:,} violations" if verdict.violation_count else ""
+        promised = " (must be exercised)" if verdict.outcome is Outcome.VACUOUS else ""
+        yield (
+            f"  {verdict.outcome:<14}  {verdict.invariant:<34} {verdict.examined:>10,} "
+            f"examined{counted}{promised}"
+        )
+        if verdict.reason:
+            yield f"      {verdict.reason}"
+        for violation in verdict.violations[:VIOLATIONS_SHOWN_MAX]:
+            yield f"      {printable(violation.message)}"
+            for event in self.evidence[violation]:
+                yield f"          {event.line()}"

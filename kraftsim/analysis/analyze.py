@@ -4,22 +4,23 @@ that show violations.
 The result is stored as RUN/analysis.json, so that the report of an analysed run needs no Spark.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kraftsim.analysis.analysis import Analysis, InvariantResult, WitnessedBreach
+from kraftsim.analysis import document
+from kraftsim.analysis.analysis import Analysis
 from kraftsim.analysis.ingest import IngestResult, ingested
 from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.transaction_chapter import TransactionChapter, find_chapter, has_transactions
 from kraftsim.analysis.upgrade_chapter import find_upgrade
-from kraftsim.analysis.verdicts import Found, find_verdicts
-from kraftsim.analysis.witnesses import Witness, fetch_witnesses
+from kraftsim.analysis.verdicts import VIOLATION, Row, find_rows, verdicts_of, violation_of
+from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
-from kraftsim.invariants.verdict import Verdict, verdict_of, worst
+from kraftsim.invariants.verdict import Verdict, worst
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,25 +40,25 @@ def analyze_run(
     chosen = _chosen(invariants, facts.must_exercise)
     ingest = ingested(run)
     if spark is not None:
-        found, chapter = _ask(spark, ingest, chosen)
+        rows, chapter = _ask(spark, ingest, chosen)
     else:
         with spark_session() as session:
-            found, chapter = _ask(session, ingest, chosen)
+            rows, chapter = _ask(session, ingest, chosen)
     upgrade = find_upgrade(Path(ingest.parquet))
     analysis = msgspec.structs.replace(
-        _analysis(facts, ingest, chosen, found), transactions=chapter, upgrade=upgrade
+        _analysis(facts, ingest, chosen, rows), transactions=chapter, upgrade=upgrade
     )
     if not invariants:
-        (run / ANALYSIS_FILE).write_bytes(msgspec.json.encode(analysis))
+        (run / ANALYSIS_FILE).write_bytes(document.encode(analysis))
     return analysis
 
 
 def _ask(
     spark: "SparkSession", ingest: IngestResult, chosen: Sequence[Invariant]
-) -> tuple[Mapping[str, Found], TransactionChapter | None]:
+) -> tuple[list[Row], TransactionChapter | None]:
     """Evaluate the invariants, and the transactions if there were any."""
-    found = find_verdicts(spark, ingest.parquet, ingest.event_count, chosen)
-    return found, find_chapter(spark, ingest.parquet) if has_transactions(
+    rows = find_rows(spark, ingest.parquet, ingest.event_count, chosen)
+    return rows, find_chapter(spark, ingest.parquet) if has_transactions(
         Path(ingest.parquet)
     ) else None
 
@@ -70,10 +71,10 @@ def analysis_of(run: Path) -> Analysis:
     kept = run / ANALYSIS_FILE
     if kept.exists():
         try:
-            analysis = msgspec.json.decode(kept.read_bytes(), type=Analysis)
+            analysis = document.decode(kept.read_bytes())
         except msgspec.DecodeError:
             return analyze_run(run)
-        names = [result.invariant for result in analysis.judgements]
+        names = [verdict.invariant for verdict in analysis.verdicts]
         ingest = ingested(run)
         if (
             analysis.ingest.files == ingest.files
@@ -91,66 +92,32 @@ def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invaria
 
 
 def _analysis(
-    facts: RunFacts,
-    ingest: IngestResult,
-    invariants: Sequence[Invariant],
-    found: Mapping[str, Found],
+    facts: RunFacts, ingest: IngestResult, invariants: Sequence[Invariant], rows: Sequence[Row]
 ) -> Analysis:
-    verdicts = {
-        invariant.name: _verdict(invariant, found[invariant.name], facts, ingest)
-        for invariant in invariants
-    }
-    positions = [
-        position
-        for each in found.values()
-        for violation in each.breaches
-        for position in violation.witnesses
-    ]
-    witnesses = fetch_witnesses(Path(ingest.parquet), positions)
-    judgements = tuple(
-        _result_of(invariant, verdicts[invariant.name], found[invariant.name], facts, witnesses)
-        for invariant in invariants
+    witnesses = fetch_witnesses(
+        Path(ingest.parquet), [position for row in rows for position in row.positions]
+    )
+    found = verdicts_of(rows, invariants, witnesses)
+    verdicts = tuple(
+        _for_run(invariant, found[invariant.name], facts, ingest) for invariant in invariants
     )
     return Analysis(
-        verdict=worst(verdicts.values()), facts=facts, ingest=ingest, judgements=judgements
+        verdict=worst(verdicts),
+        facts=facts,
+        ingest=ingest,
+        verdicts=verdicts,
+        evidence={
+            violation_of(row, witnesses): tuple(witnesses[position] for position in row.positions)
+            for row in rows
+            if row.what == VIOLATION
+        },
     )
 
 
-def _verdict(invariant: Invariant, found: Found, facts: RunFacts, ingest: IngestResult) -> Verdict:
-    verdict = verdict_of(
-        invariant.name,
-        examined=found.examined,
-        violation_count=found.violation_count,
-        undecidable=found.undecidable,
-    )
+def _for_run(
+    invariant: Invariant, verdict: Verdict, facts: RunFacts, ingest: IngestResult
+) -> Verdict:
     lost_lines = ingest.lost_lines()
     if lost_lines:
         verdict = verdict.without_lost_lines(f"the event log is not whole: {lost_lines}")
-    return verdict.for_run(must_exercise=invariant.name in facts.must_exercise)
-
-
-def _result_of(
-    invariant: Invariant,
-    verdict: Verdict,
-    found: Found,
-    facts: RunFacts,
-    witnesses: Mapping[int, Witness],
-) -> InvariantResult:
-    return InvariantResult(
-        invariant=invariant.name,
-        rule=invariant.rule,
-        source=invariant.source,
-        must_exercise=invariant.name in facts.must_exercise,
-        outcome=verdict.outcome,
-        examined=verdict.examined,
-        violation_count=verdict.violation_count,
-        breaches=tuple(
-            WitnessedBreach(
-                key=violation.key,
-                message=violation.message,
-                witnesses=tuple(witnesses[position] for position in violation.witnesses),
-            )
-            for violation in found.breaches
-        ),
-        reason=verdict.reason,
-    )
+    return invariant.for_run(verdict, must_exercise=invariant.name in facts.must_exercise)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraftsim.analysis.analysis import WORST_FIRST, Analysis, InvariantResult
+from kraftsim.analysis.analysis import WORST_FIRST, Analysis
 from kraftsim.analysis.analyze import analysis_of
 from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
@@ -26,7 +26,7 @@ from kraftsim.analysis.payload import pack
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.upgrade_tables import upgrade_html
 from kraftsim.analysis.witnesses import printable
-from kraftsim.invariants.verdict import Outcome
+from kraftsim.invariants.verdict import Outcome, Verdict
 from protocol.api_keys import ApiKey
 
 REPORT_FILE: Final = "report.html"
@@ -79,7 +79,9 @@ def report_html(analysis: Analysis) -> str:
         },
         "families": FAMILIES,
         "apis": {int(key): key.name.replace("_", " ").title().replace(" ", "") for key in ApiKey},
-        "invariants": [_invariant(result, row_of) for result in _worst_first(analysis.judgements)],
+        "invariants": [
+            _invariant(verdict, analysis, row_of) for verdict in _worst_first(analysis.verdicts)
+        ],
     }
     page = _page("page.html")
     filled = {
@@ -88,7 +90,7 @@ def report_html(analysis: Analysis) -> str:
         "NAME": _text(analysis.facts.scenario or analysis.facts.run or "a run"),
         "VERDICT": _verdict(analysis),
         "FACTS": _facts(analysis, still),
-        "INVARIANTS": "\n".join(_row(result) for result in _worst_first(analysis.judgements)),
+        "INVARIANTS": "\n".join(_row(verdict) for verdict in _worst_first(analysis.verdicts)),
         "COMMAND": _command(analysis),
         "TRANSACTIONS": chapter_html(analysis.transactions),
         "UPGRADE": upgrade_html(analysis.upgrade),
@@ -127,17 +129,12 @@ def _text(value: object) -> str:
     return html.escape(printable(str(value)), quote=True)
 
 
-def _worst_first(judgements: Sequence[InvariantResult]) -> list[InvariantResult]:
-    return sorted(judgements, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
+def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return sorted(verdicts, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
 
 
 def _shown_positions(analysis: Analysis) -> list[int]:
-    return [
-        event.position
-        for result in analysis.judgements
-        for violation in result.breaches
-        for event in violation.witnesses
-    ]
+    return [event.position for events in analysis.evidence.values() for event in events]
 
 
 def _drawn(events: pa.Table, witnesses: Sequence[int]) -> tuple[pa.Table, dict[str, int]]:
@@ -167,22 +164,28 @@ def _row_of(drawn: pa.Table) -> Mapping[int, int]:
     return {position: row for row, position in enumerate(positions)}
 
 
-def _invariant(result: InvariantResult, row_of: Mapping[int, int]) -> dict[str, object]:
+def _invariant(
+    verdict: Verdict, analysis: Analysis, row_of: Mapping[int, int]
+) -> dict[str, object]:
     violations = [
         {
             "message": violation.message,
-            "events": [row_of[event.position] for event in violation.witnesses],
+            "events": [row_of[event.position] for event in analysis.evidence[violation]],
         }
-        for violation in result.breaches
+        for violation in verdict.violations
     ]
-    return {"name": result.invariant, "violations": result.violation_count, "breaches": violations}
+    return {
+        "name": verdict.invariant,
+        "violations": verdict.violation_count,
+        "breaches": violations,
+    }
 
 
 def _verdict(analysis: Analysis) -> str:
-    violated = sum(result.outcome is Outcome.VIOLATED for result in analysis.judgements)
-    ok = sum(result.outcome is Outcome.OK for result in analysis.judgements)
+    violated = sum(verdict.outcome is Outcome.VIOLATED for verdict in analysis.verdicts)
+    ok = sum(verdict.outcome is Outcome.OK for verdict in analysis.verdicts)
     words = {
-        Outcome.VIOLATED: f"{violated} of {len(analysis.judgements)} invariants violated",
+        Outcome.VIOLATED: f"{violated} of {len(analysis.verdicts)} invariants violated",
         Outcome.UNKNOWN: "unknown: not everything could be decided",
         Outcome.VACUOUS: "vacuous: an invariant that must be exercised was not",
         Outcome.OK: f"{ok} invariants hold" if ok != 1 else "1 invariant holds",
@@ -214,19 +217,19 @@ def _facts(analysis: Analysis, still: Scenery) -> str:
     )
 
 
-def _row(result: InvariantResult) -> str:
-    mark = MARKS[result.outcome]
+def _row(verdict: Verdict) -> str:
+    mark = MARKS[verdict.outcome]
     promised = (
-        '<abbr title="the scenario must exercise it">must</abbr>' if result.must_exercise else ""
+        '<abbr title="the scenario must exercise it">must</abbr>' if verdict.must_exercise else ""
     )
-    reason = f'<p class="reason">{_text(result.reason)}</p>' if result.reason else ""
+    reason = f'<p class="reason">{_text(verdict.reason)}</p>' if verdict.reason else ""
     return (
-        f'<tr data-invariant="{_text(result.invariant)}" class="{mark.replace(" ", "-")}">'
+        f'<tr data-invariant="{_text(verdict.invariant)}" class="{mark.replace(" ", "-")}">'
         f'<td><span class="mark {mark.replace(" ", "-")}" title="{mark}"><span '
         f'class="hidden">{mark}</span></span></td>'
-        f'<td><button type="button">{_text(result.invariant)}</button> {promised}'
-        f'<p class="rule">{_text(result.rule)} <cite>{_text(result.source)}</cite></p>{reason}</td>'
-        f"<td>{result.examined:,}</td><td>{result.violation_count:,}</td></tr>"
+        f'<td><button type="button">{_text(verdict.invariant)}</button> {promised}'
+        f'<p class="rule">{_text(verdict.rule)} <cite>{_text(verdict.source)}</cite></p>{reason}</td>'
+        f"<td>{verdict.examined:,}</td><td>{verdict.violation_count:,}</td></tr>"
     )
 
 

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraftsim.analysis.views import make_views
+from kraftsim.analysis.witnesses import Witness
 from kraftsim.invariants.invariant import Invariant
-from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX
+from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,25 +37,11 @@ class Row(NamedTuple):
     first_witness: int | None
     second_witness: int | None
 
-
-class Breach(NamedTuple):
-    """One violation found by SQL, with the positions of the events that show it."""
-
-    key: str
-    message: str
-    witnesses: tuple[int, ...]
-
-
-class Found(NamedTuple):
-    """The SQL result of one invariant.
-
-    `undecidable` is '' unless the absence of violations proves nothing.
-    """
-
-    examined: int
-    violation_count: int
-    breaches: tuple[Breach, ...]
-    undecidable: str
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions of the events that show the violation of this row."""
+        both = (self.first_witness, self.second_witness)
+        return tuple(position for position in both if position is not None)
 
 
 SMALL_RUN_EVENTS_MAX: Final = 50_000
@@ -72,24 +59,23 @@ than the query.
 """
 
 
-def find_verdicts(
+def find_rows(
     spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]
-) -> Mapping[str, Found]:
-    """Return the result of each invariant in the Parquet file of a run."""
-    rows = _ask(spark, parquet, event_count, invariants, are_many=False)
-    return gather(rows, invariants)
+) -> list[Row]:
+    """Return the rows about the Parquet file of a run; `verdicts_of` makes verdicts of them."""
+    return _ask(spark, parquet, event_count, invariants, are_many=False)
 
 
-def find_verdicts_of_all(
+def find_rows_of_all(
     spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]
-) -> Mapping[str, Mapping[str, Found]]:
-    """Return the result of each invariant in each run of a Parquet directory, by run; runs without
-    examined events are absent.
+) -> Mapping[str, list[Row]]:
+    """Return the rows about each run of a Parquet directory, by run; runs without examined events
+    are absent.
     """
     by_run: dict[str, list[Row]] = {}
     for row in _ask(spark, parquet, event_count, invariants, are_many=True):
         by_run.setdefault(row.run, []).append(row)
-    return {run: gather(rows, invariants) for run, rows in sorted(by_run.items())}
+    return dict(sorted(by_run.items()))
 
 
 def _ask(
@@ -140,30 +126,46 @@ def verdict_query(invariants: Iterable[Invariant]) -> str:
     return "\nUNION ALL\n".join(part for invariant in invariants for part in _parts(invariant))
 
 
-def gather(rows: Iterable[Row], invariants: Sequence[Invariant]) -> Mapping[str, Found]:
-    """Return the rows of one run by invariant; violations in the order of their first event."""
+def verdicts_of(
+    rows: Iterable[Row],
+    invariants: Sequence[Invariant],
+    witnesses: Mapping[int, Witness] | None = None,
+) -> dict[str, Verdict]:
+    """Return the verdict of each invariant by the rows of one run; violations in the order of their
+    first event.
+
+    `witnesses` are the events at the positions of the rows; without them the violations have no
+    evidence.
+    """
     by_name: dict[str, dict[str, list[Row]]] = {
         invariant.name: {EXAMINED: [], UNDECIDABLE: [], VIOLATION: []} for invariant in invariants
     }
     for row in rows:
         by_name[row.invariant][row.what].append(row)
-    return {name: _found(by_what) for name, by_what in by_name.items()}
+    return {name: _verdict(name, by_what, witnesses) for name, by_what in by_name.items()}
 
 
-def _found(by_what: Mapping[str, list[Row]]) -> Found:
-    examined = sum(row.number for row in by_what[EXAMINED])
+def violation_of(row: Row, witnesses: Mapping[int, Witness] | None) -> Violation:
+    """Return the violation of a row."""
+    ids = () if witnesses is None else tuple(witnesses[place].event_id for place in row.positions)
+    return Violation(
+        invariant=row.invariant, key=row.key or "", message=row.text or "", witnesses=ids
+    )
+
+
+def _verdict(
+    name: str, by_what: Mapping[str, list[Row]], witnesses: Mapping[int, Witness] | None
+) -> Verdict:
     violations = sorted(
         by_what[VIOLATION],
         key=lambda row: (-1 if row.first_witness is None else row.first_witness, row.key or ""),
     )
-    breaches = tuple(Breach(row.key or "", row.text or "", _witnesses(row)) for row in violations)
-    reasons = sorted(row.text or "" for row in by_what[UNDECIDABLE])
-    return Found(examined, violations[0].number if violations else 0, breaches, "; ".join(reasons))
-
-
-def _witnesses(row: Row) -> tuple[int, ...]:
-    return tuple(
-        position for position in (row.first_witness, row.second_witness) if position is not None
+    return verdict_of(
+        name,
+        examined=sum(row.number for row in by_what[EXAMINED]),
+        violation_count=violations[0].number if violations else 0,
+        violations=tuple(violation_of(row, witnesses) for row in violations),
+        undecidable="; ".join(sorted(row.text or "" for row in by_what[UNDECIDABLE])),
     )
 
 

@@ -35,11 +35,12 @@ def analyze(run: Path, invariants: tuple[str, ...], json_file: Path | None) -> i
     does not pass.
     """
     from kraftsim.analysis.analyze import analyze_run
+    from kraftsim.analysis.document import document_of
 
     try:
         analysis = analyze_run(run, invariants)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(analysis)
-    write_json(json_file, analysis)
+    write_json(json_file, document_of(analysis))
     return EXIT_CODES.get(analysis.verdict, FAILED)

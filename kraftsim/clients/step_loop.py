@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from kraftsim.server.pump import Pump
 from kraftsim.world.interface import World
 
 Input = TypeVar("Input")
@@ -43,7 +44,7 @@ class StepLoop(Generic[Input, Effect]):
     ) -> None:
         self._world = world
         self._rules = rules
-        self._carry_out = carry_out
+        self._pump = Pump(carry_out)
         self._time_passed = time_passed
         self._inputs: deque[Input] = deque()
         self._is_stepping = False
@@ -82,10 +83,9 @@ class StepLoop(Generic[Input, Effect]):
         self._is_stepping = True
         try:
             while self._inputs and not self.is_over:
-                for effect in self._rules.step(
-                    self._inputs.popleft(), self._world.clock.monotonic_ms()
-                ):
-                    self._carry_out(effect)
+                self._pump.run(
+                    self._rules.step(self._inputs.popleft(), self._world.clock.monotonic_ms())
+                )
         finally:
             self._is_stepping = False
         self._arm()

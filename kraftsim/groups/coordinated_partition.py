@@ -60,7 +60,7 @@ class CoordinatedPartition:
         self._next_waiter = FIRST_WAITER
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
-        self._pump: Pump[Effect] = Pump(shard.outbox.take_effects, self._carry_out)
+        self._pump: Pump[Effect] = Pump(self._carry_out)
 
     # Requests
     # ----------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class CoordinatedPartition:
 
     def settle(self) -> None:
         """Execute the pending effects, and schedule the next timer."""
-        self._pump.run()
+        self._pump.run(self.shard.outbox.take_effects())
         self._watch()
 
     def end_transaction(
@@ -112,7 +112,7 @@ class CoordinatedPartition:
         """Leadership is lost: complete all pending requests with an error."""
         self.is_over = True
         self.shard.end(self.now())
-        self._pump.run()
+        self._pump.run(self.shard.outbox.take_effects())
         self.close()
 
     def _watch(self) -> None:

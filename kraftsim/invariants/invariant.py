@@ -114,6 +114,10 @@ class Invariant:
     False where a violation has no effect yet: the run continues and shows its consequences.
     """
 
+    def for_run(self, verdict: Verdict, *, must_exercise: bool) -> Verdict:
+        """Return a verdict of the check or of the SQL as that of a run; see `Verdict.for_run`."""
+        return verdict.for_run(rule=self.rule, source=self.source, must_exercise=must_exercise)
+
 
 INVARIANTS: Catalogue[Invariant] = Catalogue(
     "kraftsim.*.invariants", "INVARIANT", Invariant, former=former_names.INVARIANTS

@@ -67,7 +67,7 @@ class Oracle:
     def finish(self) -> tuple[Verdict, ...]:
         """Return the verdict of every invariant, in the order of their names."""
         verdicts = (
-            check.finish().for_run(must_exercise=invariant.name in self._must_exercise)
+            invariant.for_run(check.finish(), must_exercise=invariant.name in self._must_exercise)
             for invariant, check in self._checks
         )
         return tuple(sorted(verdicts, key=lambda verdict: verdict.invariant))

@@ -1,6 +1,8 @@
 """The result of an invariant for a run: an outcome, the number of events examined, and the
 violations.
 
+The online check of an invariant and its SQL give the same two types, `Violation` and `Verdict`;
+`kraftsim.analysis.analysis.Analysis` has the verdicts of a whole run with all that a page shows.
 A check that examined nothing has proved nothing: its outcome is vacuous, never ok.
 Source: the three-valued results of Jepsen (jepsen.checker/merge-valid), with vacuity as a fourth
 value.
@@ -27,16 +29,18 @@ VIOLATIONS_KEPT_MAX = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """One violation.
+    """One counterexample of an invariant, with its evidence.
 
     `key` is unique within a verdict; `witnesses` are the ids of the events that show it,
-    'node.incarnation.n', in order of time.
+    'node.incarnation.n', in order of time. `at_ns` is the virtual time of a violation at which a
+    simulation stopped.
     """
 
     invariant: str
     key: str
     message: str
     witnesses: tuple[str, ...]
+    at_ns: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +48,8 @@ class Verdict:
     """The result of one invariant for a run.
 
     `violations` holds the first of `violation_count`; `reason` is why an outcome is unknown.
+    `for_run` sets the last three: the rule and its source as the catalogue has them, and whether
+    the scenario must exercise the invariant.
     """
 
     invariant: str
@@ -52,14 +58,22 @@ class Verdict:
     violation_count: int = 0
     violations: tuple[Violation, ...] = ()
     reason: str = ""
+    rule: str = ""
+    source: str = ""
+    must_exercise: bool = False
 
-    def for_run(self, *, must_exercise: bool) -> "Verdict":
+    def for_run(self, *, rule: str, source: str, must_exercise: bool) -> "Verdict":
         """Return the verdict for a run: with nothing examined it is vacuous only if the scenario
         must exercise the invariant.
         """
-        if self.outcome is Outcome.VACUOUS and not must_exercise:
-            return replace(self, outcome=Outcome.NOT_APPLICABLE)
-        return self
+        may_be_vacuous = self.outcome is Outcome.VACUOUS and not must_exercise
+        return replace(
+            self,
+            outcome=Outcome.NOT_APPLICABLE if may_be_vacuous else self.outcome,
+            rule=rule,
+            source=source,
+            must_exercise=must_exercise,
+        )
 
     def without_lost_lines(self, reason: str) -> "Verdict":
         """Return the verdict for a history that is known to lack events: ok becomes unknown."""

@@ -37,6 +37,7 @@ from kraftsim.raft.rules_log import Address
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
 from kraftsim.server.config import NodeConfig
+from kraftsim.server.pump import run_awaited
 from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.propagator import (
     BrokerChannelEndpoint,
@@ -198,24 +199,16 @@ class Migration:
 
     async def _take(self, event: do.DriverEvent | _Grown) -> None:
         """Process an event and the results of its effects, before any other event."""
-        todo: deque[do.DriverEvent] = deque()
-        if isinstance(event, _Grown):
-            if (news := self._advance()) is None:
-                return
-            todo.append(news)
-        else:
-            todo.append(event)
-            if (
-                isinstance(event, do.LeaderChanged)
-                and event.leader_id != self._controller.config.node_id
-            ):
-                self._propagation = None
-                self._propagator.set_brokers({})
-        while todo:
-            for effect in self.driver.step(todo.popleft()):
-                outcome = await self._carry_out(effect)
-                if outcome is not None:
-                    todo.append(outcome)
+        happened = self._advance() if isinstance(event, _Grown) else event
+        if happened is None:
+            return
+        if (
+            isinstance(event, do.LeaderChanged)
+            and event.leader_id != self._controller.config.node_id
+        ):
+            self._propagation = None
+            self._propagator.set_brokers({})
+        await run_awaited(self.driver.step, happened, self._carry_out)
 
     def _advance(self) -> do.Published | None:
         committed = self.committed

@@ -65,19 +65,19 @@ class ProducerIds:
         self._source = source
         self._controller = controller
         self._waiters: dict[int, OnProducerId] = {}
-        self._pump: Pump[Effect] = Pump(source.take_effects, self._carry_out)
+        self._pump: Pump[Effect] = Pump(self._carry_out)
 
     def claim(self) -> ProducerId | Refusal | Waiting:
         """Return a new id, or why there is none. After Waiting call `wait` at once."""
         claimed = self._source.claim(self._clock.monotonic_ms())
         if not isinstance(claimed, Waiting):
-            self._pump.run()
+            self._pump.run(self._source.take_effects())
         return claimed
 
     def wait(self, waiting: Waiting, on_producer_id: OnProducerId) -> None:
         """Register the callback of a claim that returned Waiting."""
         self._waiters[waiting.waiter] = on_producer_id
-        self._pump.run()
+        self._pump.run(self._source.take_effects())
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -104,11 +104,11 @@ class ProducerIds:
             )
         else:
             self._source.on_timeout(now_ms)
-        self._pump.run()
+        self._pump.run(self._source.take_effects())
 
     def _on_wake(self) -> None:
         self._source.on_wake(self._clock.monotonic_ms())
-        self._pump.run()
+        self._pump.run(self._source.take_effects())
 
 
 # --------------------------------------------------------------------------------------------------

@@ -59,17 +59,16 @@ class MarkerSender:
         )
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._pump: Pump[MarkerEffect] = Pump(queue.take_effects, self._carry_out)
+        self._pump: Pump[MarkerEffect] = Pump(self._carry_out)
 
     def add(self, ended: PreparedTransaction) -> None:
         """Enqueue the markers of a transaction."""
-        self.queue.add(ended)
-        self.settle()
+        self.run(self.queue.add(ended))
 
-    def settle(self) -> None:
-        """Execute the pending effects of the queue."""
+    def run(self, effects: list[MarkerEffect]) -> None:
+        """Execute effects of the queue."""
         if not self._is_closed:
-            self._pump.run()
+            self._pump.run(effects)
 
     def close(self) -> None:
         """Stop, and close all connections."""
@@ -105,8 +104,7 @@ class MarkerSender:
 
     def _on_alarm(self) -> None:
         self._alarm = None
-        self.queue.retry()
-        self.settle()
+        self.run(self.queue.retry())
 
     async def _exchange(self, effect: SendMarkers) -> None:
         """Send one request, and process the response or its loss."""
@@ -115,8 +113,7 @@ class MarkerSender:
             answer = await connection.request(request_of(effect.markers))
         except OSError:
             self._connections.leave(effect.broker_id)
-            self.queue.on_lost(effect.broker_id)
-            self.settle()
+            self.run(self.queue.on_lost(effect.broker_id))
             return
         assert isinstance(answer, WriteTxnMarkersResponse), "the response of WriteTxnMarkers"
         await self.shell.world.yield_point("markers answered for, and not looked at")
@@ -126,8 +123,7 @@ class MarkerSender:
         """Process a response; transactions that it completes are completed before any other task
         runs (KAFKA-10080).
         """
-        self.queue.on_answer(broker_id, errors)
-        self.settle()
+        self.run(self.queue.on_answer(broker_id, errors))
 
 
 def request_of(markers: tuple[Marker, ...]) -> WriteTxnMarkersRequest:

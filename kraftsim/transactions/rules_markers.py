@@ -1,8 +1,10 @@
 """The requests of transactions between brokers: which WriteTxnMarkers a coordinator sends where,
 and which verifications a partition leader sends to coordinators.
 
-Both queues are step functions: an input returns effects, and at most one request is in flight to
-each broker; what is queued meanwhile goes into the next one.
+Both queues are step functions: each input (a transaction is prepared, a broker has responded or
+not, the backoff, a metadata change, another leader of `__transaction_state`) returns its effects,
+in order. At most one request is in flight to each broker; what is queued meanwhile goes into the
+next one.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler,
 kafka.server.AddPartitionsToTxnManager; KIP-98, KIP-890.
 """
@@ -149,8 +151,7 @@ class MarkerQueue:
         self._to_complete: list[PreparedTransaction] = []
         """Transactions whose completion could not be appended."""
 
-    def take_effects(self) -> list[MarkerEffect]:
-        """Return the effects that are due."""
+    def _due(self) -> list[MarkerEffect]:
         for broker_id in list(self._gathered):
             if broker_id not in self._in_flight:
                 markers = tuple(self._gathered.pop(broker_id))
@@ -162,28 +163,34 @@ class MarkerQueue:
     # Inputs
     # ----------------------------------------------------------------------------------------------
 
-    def add(self, ended: PreparedTransaction) -> None:
+    def add(self, ended: PreparedTransaction) -> list[MarkerEffect]:
         """A transaction is prepared: send its markers.
 
         It replaces one of the same id that is not completed.
         """
         self.pending[ended.transactional_id] = ended
         self._place(ended, ended.entry.facts.partitions)
-        self.settle(ended)
+        return self.settle_all([ended])
 
-    def on_answer(self, broker_id: int, errors: MarkerErrors) -> None:
+    def on_answer(self, broker_id: int, errors: MarkerErrors) -> list[MarkerEffect]:
         """Handle a WriteTxnMarkers response."""
-        for ended in self.take_answer(broker_id, errors):
-            self.settle(ended)
+        return self.settle_all(self.take_answer(broker_id, errors))
 
-    def on_lost(self, broker_id: int) -> None:
+    def settle_all(self, transactions: Sequence[PreparedTransaction]) -> list[MarkerEffect]:
+        """Complete those of the transactions that lack no marker."""
+        for ended in transactions:
+            self.settle(ended)
+        return self._due()
+
+    def on_lost(self, broker_id: int) -> list[MarkerEffect]:
         """No response from a broker; whether the markers are written is unknown, and writing them
         again is harmless.
         """
         for marker in self._in_flight.pop(broker_id, ()):
             self._wait(marker)
+        return self._due()
 
-    def retry(self) -> None:
+    def retry(self) -> list[MarkerEffect]:
         """Retry everything that waits."""
         waiting, self._waiting = self._waiting, []
         for marker in waiting:
@@ -192,14 +199,18 @@ class MarkerQueue:
                 self.settle(marker.ended)
         to_complete, self._to_complete = self._to_complete, []
         self._effects.extend(Complete(ended) for ended in to_complete)
+        return self._due()
 
-    def on_not_completed(self, ended: PreparedTransaction) -> None:
+    def on_not_completed(self, ended: PreparedTransaction) -> list[MarkerEffect]:
         """The completion of a transaction could not be appended now."""
         self._to_complete.append(ended)
         self._effects.append(RetryLater())
+        return self._due()
 
     def forget_shard(self, shard_number: int) -> None:
-        """Other brokers coordinate these transactions now; responses in flight are ignored."""
+        """Other brokers coordinate these transactions now; responses in flight are ignored. It has
+        no effects.
+        """
         for ended in [each for each in self.pending.values() if each.shard_number == shard_number]:
             self.cancel(ended)
         self._waiting = [
@@ -217,7 +228,7 @@ class MarkerQueue:
 
     def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[PreparedTransaction]:
         """Record the written markers of a broker, and return the transactions that may be complete:
-        call `settle` for each.
+        pass them to `settle_all`.
         """
         touched: dict[PreparedTransaction, None] = {}
         for marker in self._in_flight.pop(broker_id, ()):

@@ -385,8 +385,7 @@ class TransactionCoordinator:
 
         def on_stored(error: ErrorCode) -> None:
             if error not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
-                self.markers.queue.on_not_completed(ended)
-                self.markers.settle()
+                self.markers.run(self.markers.queue.on_not_completed(ended))
 
         led.store(ended.entry, ended.completion, on_stored)
 

@@ -16,6 +16,7 @@ from kraftsim.metadata.internal_topics import TRANSACTION_STATE
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.events_transactions import TransactionVerified
 from kraftsim.server.outbound import NoCommonVersion, VersionRange
+from kraftsim.server.pump import Pump
 from kraftsim.server.shell import NodeShell
 from kraftsim.transactions.broker_connections import BrokerConnections
 from kraftsim.transactions.rules_markers import (
@@ -59,6 +60,7 @@ class Verifier:
         self._shell = shell
         self._image = image
         self._queue = VerificationQueue()
+        self._pump: Pump[VerificationEffect] = Pump(self._carry_out)
         self._waiters: dict[int, OnVerified] = {}
         self._next_waiter = 0
         self._connections = BrokerConnections(
@@ -110,7 +112,7 @@ class Verifier:
             on_verified(verification.all_with(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._waiters[waiter] = on_verified
-        self._carry_out(self._queue.add(coordinator_id, verification))
+        self._pump.run(self._queue.add(coordinator_id, verification))
 
     def close(self) -> None:
         """Close all connections."""
@@ -144,17 +146,16 @@ class Verifier:
     # Requests
     # ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Sequence[VerificationEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Ask():
-                    self._shell.tasks.spawn(
-                        self._exchange(effect), f"verification by broker {effect.coordinator_id}"
-                    )
-                case VerificationResult():
-                    self._complete(effect)
-                case _:
-                    assert_never(effect)
+    def _carry_out(self, effect: VerificationEffect) -> None:
+        match effect:
+            case Ask():
+                self._shell.tasks.spawn(
+                    self._exchange(effect), f"verification by broker {effect.coordinator_id}"
+                )
+            case VerificationResult():
+                self._complete(effect)
+            case _:
+                assert_never(effect)
 
     def _complete(self, verified: VerificationResult) -> None:
         verification = verified.question
@@ -187,7 +188,7 @@ class Verifier:
         else:
             await self._shell.world.yield_point("verified, and not appended")
             effects = self._process(ask, answer)
-        self._carry_out(effects)
+        self._pump.run(effects)
 
     def _process(self, ask: Ask, answer: AddPartitionsToTxnResponse) -> list[VerificationEffect]:
         error = ErrorCode(answer.error_code)

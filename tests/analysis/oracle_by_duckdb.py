@@ -5,27 +5,24 @@ from pathlib import Path
 
 import duckdb
 
-from kraftsim.analysis.verdicts import Found, Row, gather, verdict_query
+from kraftsim.analysis.verdicts import Row, verdict_query
 from kraftsim.analysis.views import EVENTS_VIEW, view_queries
 from kraftsim.invariants.invariant import Invariant
 
 
-def found_by_duckdb(parquet: Path, invariants: Sequence[Invariant]) -> Mapping[str, Found]:
-    """Return the findings of each invariant in the Parquet file of a run."""
+def rows_by_duckdb(parquet: Path | str, invariants: Sequence[Invariant]) -> list[Row]:
+    """Return the rows about the Parquet file of a run."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE VIEW {EVENTS_VIEW} AS SELECT * FROM read_parquet('{parquet}')")
         for name, query in view_queries():
             connection.execute(f"CREATE VIEW {name} AS {query}")
-        return gather(
-            [Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()],
-            invariants,
-        )
+        return [Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()]
 
 
-def found_of_all_by_duckdb(
+def rows_of_all_by_duckdb(
     parquets: Mapping[str, Path], invariants: Sequence[Invariant]
-) -> Mapping[str, Mapping[str, Found]]:
-    """Return the findings of several runs with one query; the keys are the values of `run` in the
+) -> Mapping[str, list[Row]]:
+    """Return the rows about several runs from one query; the keys are the values of `run` in the
     views.
     """
     with duckdb.connect() as connection:
@@ -33,7 +30,7 @@ def found_of_all_by_duckdb(
         for name, query in view_queries(are_many=True):
             connection.execute(f"CREATE VIEW {name} AS {query}")
         rows = [Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()]
-    return {run: gather([row for row in rows if row.run == run], invariants) for run in parquets}
+    return {run: [row for row in rows if row.run == run] for run in parquets}
 
 
 def as_one(parquets: Mapping[str, Path], target: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pytest
 
-from kraftsim.analysis import analyze
+from kraftsim.analysis import analyze, document
 from kraftsim.analysis.analysis import SUMMARY_LINES_MAX, Analysis
 from kraftsim.analysis.analyze import analysis_of, analyze_run
 from kraftsim.analysis.ingest import NoEvents
@@ -32,12 +32,12 @@ def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
     """Let DuckDB run the queries instead of Spark: only the engine differs, and a test takes less
     than a second.
     """
-    from tests.analysis.oracle_by_duckdb import found_by_duckdb
+    from tests.analysis.oracle_by_duckdb import rows_by_duckdb
 
     monkeypatch.setattr(
         analyze,
-        "find_verdicts",
-        lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
+        "find_rows",
+        lambda spark, parquet, event_count, invariants: rows_by_duckdb(parquet, invariants),
     )
     return cast("SparkSession", NoSpark())
 
@@ -68,7 +68,7 @@ def described(run: Path, **facts: object) -> Path:
 
 
 def outcomes(analysis: Analysis) -> dict[str, str]:
-    return {result.invariant: result.outcome.value for result in analysis.judgements}
+    return {result.invariant: result.outcome.value for result in analysis.verdicts}
 
 
 def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(
@@ -95,12 +95,12 @@ def test_a_violated_run_names_its_evidence_events_and_the_replay_command(
     history.write(tmp_path)
     analysis = analyze_run(described(tmp_path), spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VIOLATED, 1)
-    (unique,) = [
-        result for result in analysis.judgements if result.invariant == "producer-id-unique"
-    ]
-    (violation,) = unique.breaches
-    assert [evidence.event_id for evidence in violation.witnesses] == ["broker.1.2", "broker-2.1.0"]
-    assert violation.witnesses[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
+    (unique,) = [result for result in analysis.verdicts if result.invariant == "producer-id-unique"]
+    (violation,) = unique.violations
+    assert violation.witnesses == ("broker.1.2", "broker-2.1.0")
+    events = analysis.evidence[violation]
+    assert tuple(event.event_id for event in events) == violation.witnesses
+    assert events[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
     text = "\n".join(analysis.lines())
     assert (
         "violated" in analysis.lines()[2]
@@ -189,8 +189,8 @@ def test_the_summary_has_at_most_forty_lines_and_escapes_names(
     analysis = analyze_run(described(tmp_path, scenario="a\x1b[2Jb"), spark=by_duckdb)
     assert len(analysis.lines()) == SUMMARY_LINES_MAX
     assert all(line.isprintable() for line in analysis.lines())
-    (lost,) = [result for result in analysis.judgements if result.violation_count == 50]
-    assert lost.breaches[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), (
+    (lost,) = [result for result in analysis.verdicts if result.violation_count == 50]
+    assert lost.violations[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), (
         "only the text is escaped, the data is unchanged"
     )
 
@@ -208,6 +208,31 @@ def test_the_result_is_cached_until_the_run_changes(
     assert msgspec.json.decode((tmp_path / "analysis.json").read_bytes())["verdict"] == "ok"
 
 
+def test_a_kept_analysis_has_the_events_of_each_violation(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
+    """Its fields keep their names, for the scripts that read them; read back, it is the same
+    analysis.
+    """
+    history = clean(tmp_path)
+    history.emit("broker-2", returned(1))
+    history.write(tmp_path)
+    analysis = analyze_run(described(tmp_path), spark=by_duckdb)
+    content = (tmp_path / "analysis.json").read_bytes()
+    assert document.decode(content) == analysis and analysis.evidence
+    kept = json.loads(content)
+    assert list(kept) == ["verdict", "facts", "ingest", "judgements", "transactions", "upgrade"]
+    (unique,) = [each for each in kept["judgements"] if each["invariant"] == "producer-id-unique"]
+    assert (unique["outcome"], unique["violation_count"]) == ("violated", 1)
+    assert (unique["rule"], unique["source"]) == (
+        INVARIANTS.named("producer-id-unique").rule,
+        INVARIANTS.named("producer-id-unique").source,
+    )
+    (breach,) = unique["breaches"]
+    assert list(breach) == ["key", "message", "witnesses"]
+    assert [event["event_id"] for event in breach["witnesses"]] == ["broker.1.2", "broker-2.1.0"]
+
+
 def test_a_run_directory_without_a_description_is_accepted(tmp_path: Path) -> None:
     """`kraftsim up` writes none."""
     assert read_run_facts(tmp_path) == RunFacts()
@@ -223,12 +248,12 @@ def test_analyze_gives_the_same_result_with_spark_and_duckdb(
     history.emit("broker-2", returned(1))
     history.write(tmp_path)
     found = analyze_run(described(tmp_path), spark=spark)
-    from tests.analysis.oracle_by_duckdb import found_by_duckdb
+    from tests.analysis.oracle_by_duckdb import rows_by_duckdb
 
     monkeypatch.setattr(
         analyze,
-        "find_verdicts",
-        lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
+        "find_rows",
+        lambda spark, parquet, event_count, invariants: rows_by_duckdb(parquet, invariants),
     )
     assert found == analyze_run(tmp_path, spark=spark)
-    assert found.verdict == "violated" and len(found.judgements) == len(INVARIANTS.names())
+    assert found.verdict == "violated" and len(found.verdicts) == len(INVARIANTS.names())

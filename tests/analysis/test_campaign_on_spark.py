@@ -79,7 +79,7 @@ def test_differing_results_of_the_two_forms_are_a_finding(
     """If the SQL found nothing, a comparing campaign must report it; the Spark worker itself is
     unchanged, since runs are in child processes.
     """
-    monkeypatch.setattr(campaign_spark, "find_verdicts_of_all", lambda *asked: {})
+    monkeypatch.setattr(campaign_spark, "find_rows_of_all", lambda *asked: {})
     result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
     assert result.has_violations and not any(each.is_agreed for each in result.judged)
     assert {(each.online, each.offline) for each in result.judged} >= {("ok", "vacuous")}

@@ -2,15 +2,18 @@
 Spark and, independently, by DuckDB.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kraftsim.analysis import verdicts as sql
 from kraftsim.analysis.ingest import ingest_run
-from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
+from kraftsim.analysis.verdicts import Row, find_rows_of_all
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
@@ -19,8 +22,6 @@ from kraftsim.invariants.verdict import (
     VIOLATIONS_KEPT_MAX,
     Outcome,
     Verdict,
-    Violation,
-    verdict_of,
     worst,
 )
 from tests.analysis.broker_cases import add_broker_events
@@ -59,7 +60,7 @@ from tests.analysis.history import History
 from tests.analysis.joining_cases import add_join_events
 from tests.analysis.metadata_log_cases import add_voter_events, appended_by_leader, replicated
 from tests.analysis.migration_cases import add_migration_events
-from tests.analysis.oracle_by_duckdb import as_one, found_by_duckdb, found_of_all_by_duckdb
+from tests.analysis.oracle_by_duckdb import as_one, rows_by_duckdb, rows_of_all_by_duckdb
 from tests.analysis.random_transactions import add_transaction_events
 from tests.analysis.reading_cases import add_read_events
 from tests.analysis.replica_cases import add_replica_events
@@ -91,48 +92,23 @@ def sql_results_of(histories: Sequence[History], runs: Path) -> dict[str, EveryV
         f"run-{number}": ingested(history, runs / str(number))
         for number, history in enumerate(histories)
     }
-    answers = found_of_all_by_duckdb(parquets, INVARIANTS.all())
+    answers = rows_of_all_by_duckdb(parquets, INVARIANTS.all())
     return {run: verdicts_of(parquet, answers[run]) for run, parquet in parquets.items()}
 
 
-def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
-    """Return the findings of a run in the shape of the online results."""
-    verdicts = {}
-    for name, found in findings.items():
-        wanted = [position for violation in found.breaches for position in violation.witnesses]
-        ids = fetch_witnesses(parquet, wanted) if wanted else {}
-        violations = [
-            Violation(
-                invariant=name,
-                key=each.key,
-                message=each.message,
-                witnesses=tuple(ids[position].event_id for position in each.witnesses),
-            )
-            for each in found.breaches
-        ]
-        verdict = verdict_of(
-            name,
-            examined=found.examined,
-            violation_count=found.violation_count,
-            violations=tuple(violations),
-            undecidable=found.undecidable,
-        )
-        verdicts[name] = in_one_order(verdict)
-    return verdicts
+def verdicts_of(parquet: Path, rows: Sequence[Row]) -> EveryVerdict:
+    """Return the verdicts of SQL on a run in the shape of the online results."""
+    witnesses = fetch_witnesses(parquet, [place for row in rows for place in row.positions])
+    verdicts = sql.verdicts_of(rows, INVARIANTS.all(), witnesses)
+    return {name: in_one_order(verdict) for name, verdict in verdicts.items()}
 
 
 def in_one_order(verdict: Verdict) -> Verdict:
-    """Return the result with its violations sorted: the check returns them in order of detection,
-    SQL by their first evidence event.
+    """Return the result with its violations sorted, and without what `for_run` sets: the check
+    returns them in order of detection, SQL by their first evidence event.
     """
-    return Verdict(
-        invariant=verdict.invariant,
-        outcome=verdict.outcome,
-        examined=verdict.examined,
-        violation_count=verdict.violation_count,
-        violations=tuple(sorted(verdict.violations, key=lambda each: each.key)),
-        reason=verdict.reason,
-    )
+    violations = tuple(sorted(verdict.violations, key=lambda each: each.key))
+    return replace(verdict, violations=violations, rule="", source="", must_exercise=False)
 
 
 def online(history: History) -> EveryVerdict:
@@ -387,8 +363,9 @@ def test_many_runs_in_one_query_are_checked_independently(tmp_path: Path) -> Non
     parquets, alone = {}, {}
     for number, seed in enumerate((0, 0, 5)):
         parquet = parquets[f"run-{number}"] = ingested(random_history(seed), tmp_path / str(number))
-        alone[f"run-{number}"] = found_by_duckdb(parquet, INVARIANTS.all())
-    assert found_of_all_by_duckdb(parquets, INVARIANTS.all()) == alone
+        alone[f"run-{number}"] = verdicts_of(parquet, rows_by_duckdb(parquet, INVARIANTS.all()))
+    together = rows_of_all_by_duckdb(parquets, INVARIANTS.all())
+    assert {run: verdicts_of(parquets[run], rows) for run, rows in together.items()} == alone
     assert any(found.violation_count for verdicts in alone.values() for found in verdicts.values())
 
 
@@ -407,10 +384,13 @@ def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> 
         f"run-{number}": ingested(history, tmp_path / str(number))
         for number, history in enumerate(chosen)
     }
-    found = find_verdicts_of_all(
+    found = find_rows_of_all(
         spark, str(as_one(parquets, tmp_path / "all.parquet")), 1, INVARIANTS.all()
     )
-    assert found == found_of_all_by_duckdb(parquets, INVARIANTS.all())
+    assert {run: Counter(rows) for run, rows in found.items()} == {
+        run: Counter(rows)
+        for run, rows in rows_of_all_by_duckdb(parquets, INVARIANTS.all()).items()
+    }
     for run, history in zip(parquets, chosen, strict=True):
         for name, verdict in verdicts_of(parquets[run], found[run]).items():
             expected = online(history)[name]

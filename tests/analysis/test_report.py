@@ -27,7 +27,7 @@ from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopp
 from tests.analysis.event_factories import acknowledged, final_log, returned
 from tests.analysis.generated_run import generated_run
 from tests.analysis.history import History
-from tests.analysis.oracle_by_duckdb import found_by_duckdb
+from tests.analysis.oracle_by_duckdb import rows_by_duckdb
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +50,8 @@ HOSTILE = [
 def _by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         analyze,
-        "find_verdicts",
-        lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
+        "find_rows",
+        lambda spark, parquet, event_count, invariants: rows_by_duckdb(parquet, invariants),
     )
 
 

@@ -22,7 +22,7 @@ def test_spark_finds_one_committed_output_of_every_input(copied: dict[Path, int]
         pytest.skip("no real client has produced output in this session")
     for run, count in copied.items():
         analysis = analyze_run(run, [COPIED_ONCE, *ABOUT_NODES])
-        results = {result.invariant: result for result in analysis.judgements}
+        results = {verdict.invariant: verdict for verdict in analysis.verdicts}
         assert {name: found.outcome for name, found in results.items()} == dict.fromkeys(
             [COPIED_ONCE, *ABOUT_NODES], Outcome.OK
         )

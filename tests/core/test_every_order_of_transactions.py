@@ -9,7 +9,12 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.transactions.rules_coordinator import TransactionRules
-from kraftsim.transactions.rules_markers import Complete, MarkerQueue, PreparedTransaction
+from kraftsim.transactions.rules_markers import (
+    Complete,
+    MarkerEffect,
+    MarkerQueue,
+    PreparedTransaction,
+)
 from kraftsim.transactions.rules_state import TransactionEntry, TransactionFacts
 from tests.core.every_order.search import Broken, search
 from tests.core.every_order.transactions import Endings
@@ -34,9 +39,10 @@ class CompletesEarly(MarkerQueue):
 class ForgetsWhatIsLost(MarkerQueue):
     """A queue that treats a lost request as answered."""
 
-    def on_lost(self, broker_id: int) -> None:
+    def on_lost(self, broker_id: int) -> list[MarkerEffect]:
         for marker in self._in_flight.pop(broker_id, ()):
             self.cancel(marker.ended)
+        return self._due()
 
 
 class ReturnsEpochs(TransactionRules):

@@ -37,6 +37,7 @@ class Leaders:
     ) -> None:
         self.leaders = leaders
         self.queue = queue(lambda partition: self.leaders.get(partition, NoLeader.GONE))
+        self._due: list[MarkerEffect] = []
 
     def end(
         self,
@@ -59,18 +60,23 @@ class Leaders:
         ended = PreparedTransaction(
             entry, TransactionRules().completed(entry, 2), 0, coordinator_epoch
         )
-        self.queue.add(ended)
+        self.run(self.queue.add(ended))
         return ended
+
+    def run(self, effects: list[MarkerEffect]) -> None:
+        """Keep the effects of an input."""
+        self._due += effects
 
     def effects(self) -> list[str]:
         """The pending effects, as text."""
-        return [_text(effect) for effect in self.queue.take_effects()]
+        effects, self._due = self._due, []
+        return [_text(effect) for effect in effects]
 
     def answer(
         self, broker_id: int, errors: dict[TopicPartition, ErrorCode], producer_id: int = 1
     ) -> list[str]:
         """Deliver a broker's response, and return the effects."""
-        self.queue.on_answer(broker_id, {producer_id: errors})
+        self.run(self.queue.on_answer(broker_id, {producer_id: errors}))
         return self.effects()
 
 
@@ -108,7 +114,7 @@ def test_markers_accumulate_while_a_request_is_in_flight() -> None:
     harness.end(B, name="z", producer_id=3)
     assert harness.effects() == []
     assert sorted(harness.answer(1, {A: NONE})) == ["ask 1 y:a z:b", "complete x"]
-    harness.queue.on_answer(1, {2: {A: NONE}, 3: {B: NONE}})
+    harness.run(harness.queue.on_answer(1, {2: {A: NONE}, 3: {B: NONE}}))
     assert harness.effects() == ["complete y", "complete z"]
 
 
@@ -129,10 +135,10 @@ def test_marker_waits_while_there_is_no_leader() -> None:
     harness = Leaders({A: NoLeader.UNKNOWN})
     harness.end(A)
     assert harness.effects() == ["retry later"]
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert harness.effects() == ["retry later"]
     harness.leaders[A] = 2
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert harness.effects() == ["ask 2 x:a"]
 
 
@@ -154,7 +160,7 @@ def test_failed_marker_is_sent_to_the_current_leader(error: ErrorCode) -> None:
     harness.effects()
     assert harness.answer(1, {A: error, B: NONE}) == ["retry later"]
     harness.leaders[A] = 3
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert harness.effects() == ["ask 3 x:a"]
     assert harness.answer(3, {A: NONE}) == ["complete x"]
 
@@ -166,7 +172,7 @@ def test_fenced_coordinator_sends_no_more_markers(error: ErrorCode) -> None:
     harness.effects()
     assert harness.answer(1, {A: error}) == []
     assert harness.answer(2, {B: NONE}) == [], "it is never completed here"
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert (harness.effects(), harness.queue.pending) == ([], {})
 
 
@@ -184,10 +190,10 @@ def test_marker_is_retried_at_the_lost_broker_or_the_new_leader() -> None:
     harness = Leaders({A: 1, B: 1})
     harness.end(A, B)
     harness.effects()
-    harness.queue.on_lost(1)
+    harness.run(harness.queue.on_lost(1))
     assert harness.effects() == ["retry later"]
     harness.leaders[B] = 2
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert harness.effects() == ["ask 1 x:a", "ask 2 x:b"]
 
 
@@ -195,9 +201,9 @@ def test_failed_completion_is_written_later() -> None:
     harness = Leaders({})
     ended = harness.end()
     assert harness.effects() == ["complete x"]
-    harness.queue.on_not_completed(ended)
+    harness.run(harness.queue.on_not_completed(ended))
     assert harness.effects() == ["retry later"]
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert harness.effects() == ["complete x"]
 
 
@@ -207,7 +213,7 @@ def test_completion_by_another_coordinator_is_not_repeated() -> None:
     harness.effects()
     harness.queue.forget_shard(0)
     assert harness.answer(1, {A: NONE}) == []
-    harness.queue.retry()
+    harness.run(harness.queue.retry())
     assert (harness.effects(), harness.queue.pending) == ([], {})
 
 

@@ -60,6 +60,7 @@ from kraftsim.transactions.rules_coordinator import (
 from kraftsim.transactions.rules_markers import (
     Ask,
     Complete,
+    MarkerEffect,
     MarkerQueue,
     NoLeader,
     PreparedTransaction,
@@ -358,15 +359,15 @@ class MarkerDriver:
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
-        getattr(self, f"do_{verb.replace('-', '_')}")(*words)
-        return "\n".join(map(self._line, self.queue.take_effects()))
+        effects: list[MarkerEffect] | None = getattr(self, f"do_{verb.replace('-', '_')}")(*words)
+        return "\n".join(map(self._line, effects or []))
 
     def do_leads(self, broker: str, *topics: str) -> None:
         """A broker, or "unknown"; "none" for deleted topics."""
         leader = {"unknown": NoLeader.UNKNOWN, "none": NoLeader.GONE}.get(broker)
         self.leaders |= dict.fromkeys(topics, int(broker) if leader is None else leader)
 
-    def do_decide(self, name: str, *topics: str) -> None:
+    def do_decide(self, name: str, *topics: str) -> list[MarkerEffect]:
         """A commit of partition 0 of topics, by a producer of its own; a second one of the same
         name comes from the next coordinator epoch.
         """
@@ -384,31 +385,33 @@ class MarkerDriver:
         )
         entry.take(_facts(rules.decide_end(entry, end, 0)))
         self.ended[name] = PreparedTransaction(entry, rules.completed(entry, 0), 0, self.count)
-        self.queue.add(self.ended[name])
+        return self.queue.add(self.ended[name])
 
-    def do_answer(self, broker_id: str, *said: str) -> None:
+    def do_answer(self, broker_id: str, *said: str) -> list[MarkerEffect]:
         """All requested markers are written, except those named with an error."""
         errors = {
             (topic, 0): ErrorCode[error]
             for topic, _, error in (each.partition("=") for each in said)
         }
         every = {(topic, 0): ErrorCode.NONE for topic in self.leaders}
-        self.queue.on_answer(int(broker_id), dict.fromkeys(range(self.count + 1), every | errors))
+        return self.queue.on_answer(
+            int(broker_id), dict.fromkeys(range(self.count + 1), every | errors)
+        )
 
-    def do_lose(self, broker_id: str) -> None:
-        self.queue.on_lost(int(broker_id))
+    def do_lose(self, broker_id: str) -> list[MarkerEffect]:
+        return self.queue.on_lost(int(broker_id))
 
-    def do_retry(self) -> None:
-        self.queue.retry()
+    def do_retry(self) -> list[MarkerEffect]:
+        return self.queue.retry()
 
-    def do_not_completed(self, name: str) -> None:
-        self.queue.on_not_completed(self.ended[name])
+    def do_not_completed(self, name: str) -> list[MarkerEffect]:
+        return self.queue.on_not_completed(self.ended[name])
 
     def do_hand_over(self) -> None:
         """The partition of `__transaction_state` moves to another broker."""
         self.queue.forget_shard(0)
 
-    def _line(self, effect: SendMarkers | Complete | RetryLater) -> str:
+    def _line(self, effect: MarkerEffect) -> str:
         match effect:
             case SendMarkers(broker_id, markers):
                 rows = (

@@ -3,7 +3,9 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from kraftsim.server.pump import Pump
+import pytest
+
+from kraftsim.server.pump import Pump, run_awaited
 from kraftsim.server.purgatory import Purgatory
 
 
@@ -65,14 +67,47 @@ async def test_stopped_node_discards_waiting_operations() -> None:
 
 def test_effects_keep_their_order_when_one_causes_others() -> None:
     """Effects caused by an effect run after everything decided before."""
-    decided, done = [["a", "b"]], list[str]()
+    done = list[str]()
 
     def carry_out(effect: str) -> None:
         done.append(effect)
         if effect == "a":
-            decided.append(["c"])
-            pump.run()
+            pump.run(["c"])
+            assert done == ["a"]
 
-    pump: Pump[str] = Pump(lambda: decided.pop(0) if decided else [], carry_out)
-    pump.run()
+    pump: Pump[str] = Pump(carry_out)
+    pump.run(["a", "b"])
     assert done == ["a", "b", "c"]
+
+
+def test_effects_behind_one_that_raised_are_not_lost() -> None:
+    """Effects queued by an earlier effect are executed with the next step."""
+    done = list[str]()
+
+    def carry_out(effect: str) -> None:
+        if effect == "fails":
+            pump.run(["queued"])
+            raise OSError("the disk is full")
+        done.append(effect)
+
+    pump: Pump[str] = Pump(carry_out)
+    with pytest.raises(OSError, match="full"):
+        pump.run(["fails"])
+    pump.run(["next"])
+    assert done == ["queued", "next"]
+
+
+async def test_outcome_of_an_awaited_effect_is_the_next_input() -> None:
+    """Before any other input, and after the effects of its own step."""
+    done = list[str]()
+
+    def step(happened: str) -> list[str]:
+        return {"begin": ["ask", "note"], "answered": ["end"]}[happened]
+
+    async def carry_out(effect: str) -> str | None:
+        await asyncio.sleep(0)
+        done.append(effect)
+        return "answered" if effect == "ask" else None
+
+    await run_awaited(step, "begin", carry_out)
+    assert done == ["ask", "note", "end"]

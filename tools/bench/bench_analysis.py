@@ -21,7 +21,7 @@ from kraftsim.analysis.analyze import analyze_run
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.report import write_report
 from kraftsim.analysis.session import spark_session
-from kraftsim.analysis.verdicts import find_verdicts, verdict_query
+from kraftsim.analysis.verdicts import find_rows, verdict_query
 from kraftsim.analysis.views import view_queries
 from kraftsim.clients.events import RecordAcknowledged, RecordSent
 from kraftsim.events.event import Event
@@ -197,11 +197,11 @@ def measure(run: Path, event_count: int) -> None:
     with spark_session() as spark:
         timed(
             "Spark, first query (cold)",
-            lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()),
+            lambda: find_rows(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()),
         )
         timed(
             "Spark, again (warm)",
-            lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()),
+            lambda: find_rows(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()),
         )
     timed("DuckDB, the same query, two threads", lambda: ask_duckdb(ingest.parquet))
     analysis = timed("analyze, all in all, with Spark's start", lambda: analyze_run(run))

@@ -43,9 +43,7 @@ class ChecksLater(MarkerSender):
         """Process a response, and check for missing markers later."""
         touched = self.queue.take_answer(broker_id, errors)
         await self.shell.world.yield_point("markers taken note of, and not looked at")
-        for ended in touched:
-            self.queue.settle(ended)
-        self.settle()
+        self.run(self.queue.settle_all(touched))
 
 
 class CompletesInAnyState(TransactionEntry):

@@ -11,7 +11,12 @@ Source: KAFKA-16352, fixed by removing the very entry
 """
 
 from kraftsim.lab.bugs.bug import Bug
-from kraftsim.transactions.rules_markers import MarkerErrors, MarkerQueue, PreparedTransaction
+from kraftsim.transactions.rules_markers import (
+    MarkerEffect,
+    MarkerErrors,
+    MarkerQueue,
+    PreparedTransaction,
+)
 
 
 class ClearsByName(MarkerQueue):
@@ -28,10 +33,10 @@ class ClearsByName(MarkerQueue):
         self._clear_old(broker_id)
         return super().take_answer(broker_id, errors)
 
-    def on_lost(self, broker_id: int) -> None:
+    def on_lost(self, broker_id: int) -> list[MarkerEffect]:
         """A broker will not respond; this removes outdated transactions, too."""
         self._clear_old(broker_id)
-        super().on_lost(broker_id)
+        return super().on_lost(broker_id)
 
     def _clear_old(self, broker_id: int) -> None:
         for marker in self._in_flight.get(broker_id, ()):

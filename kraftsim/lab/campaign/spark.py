@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kraftsim.analysis.session import spark_session
-from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
+from kraftsim.analysis.verdicts import Row, find_rows_of_all, verdicts_of
 from kraftsim.cluster.scenario import scenario
 from kraftsim.invariants.invariant import INVARIANTS
-from kraftsim.invariants.verdict import verdict_of
+from kraftsim.invariants.verdict import Verdict
 from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, Done, Terms, jobs_of, names_of
 from kraftsim.lab.campaign.spark_child import EVENTS
 from kraftsim.lab.campaign.spark_task import run_jobs
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 TASKS_PER_CORE: Final = 3
 """Seeds differ in cost: with several tasks per core none waits long for the last one."""
-NOT_FOUND: Final = Found(0, 0, (), "")
 
 
 class CheckedInvariant(msgspec.Struct, frozen=True, kw_only=True):
-    """One violated invariant of one run, or one on which check and SQL differ."""
+    """One violated invariant of one run, or one on which check and SQL differ: a line of the
+    result, with the outcomes of the two verdicts.
+    """
 
     scenario: str
     seed: int
@@ -135,12 +136,12 @@ def sweep_on_spark(
         done = _run(session, pending_jobs, tasks)
         sweeps = summary(names_of(pending_jobs), done).sweeps
         events = sum(each.result.event_count for each in done)
-        found = (
-            find_verdicts_of_all(session, str(root / EVENTS), events, INVARIANTS.all())
+        rows = (
+            find_rows_of_all(session, str(root / EVENTS), events, INVARIANTS.all())
             if events
             else {}
         )
-        checked, verdicts = _judge(done, found, terms.bugs)
+        checked, verdicts = _compare(done, rows, terms.bugs)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
@@ -161,46 +162,45 @@ def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: in
     return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
 
 
-def _judge(
-    done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs: tuple[str, ...]
+def _compare(
+    done: Sequence[Done], rows: Mapping[str, Sequence[Row]], bugs: tuple[str, ...]
 ) -> tuple[tuple[CheckedInvariant, ...], int]:
     """Return violated and disputed results, and how many results were compared."""
     checked: list[CheckedInvariant] = []
     compared = 0
     for each in done:
-        offline = found.get(f"{each.result.scenario}-{each.result.seed}", {})
+        if not each.result.event_count:
+            continue
+        offline = _offline(rows.get(f"{each.result.scenario}-{each.result.seed}", ()), each.result)
         for name, online in each.result.verdicts.items():
-            if name not in INVARIANTS.names() or not each.result.event_count:
+            if name not in offline:
                 continue
             compared += 1
-            verdict = _offline(name, offline.get(name, NOT_FOUND), each.result)
-            if online == verdict and online != "violated":
+            if online == offline[name].outcome and online != "violated":
                 continue
-            checked.append(
-                _judged(each.result, bugs, name, online, verdict, offline.get(name, NOT_FOUND))
-            )
+            checked.append(_checked(each.result, bugs, online, offline[name]))
     return tuple(checked), compared
 
 
-def _offline(name: str, found: Found, result: RunResult) -> str:
-    """Return the result of SQL, in the terms of the checks."""
-    verdict = verdict_of(
-        name,
-        examined=found.examined,
-        violation_count=found.violation_count,
-        undecidable=found.undecidable,
-    )
-    return verdict.for_run(
-        must_exercise=name in scenario(result.scenario).must_exercise
-    ).outcome.value
+def _offline(rows: Sequence[Row], result: RunResult) -> dict[str, Verdict]:
+    """Return the verdicts of SQL for a run, by invariant; their violations have no evidence."""
+    must_exercise = scenario(result.scenario).must_exercise
+    found = verdicts_of(rows, INVARIANTS.all())
+    return {
+        invariant.name: invariant.for_run(
+            found[invariant.name], must_exercise=invariant.name in must_exercise
+        )
+        for invariant in INVARIANTS.all()
+    }
 
 
-def _judged(
-    result: RunResult, bugs: tuple[str, ...], name: str, online: str, offline: str, found: Found
+def _checked(
+    result: RunResult, bugs: tuple[str, ...], online: str, offline: Verdict
 ) -> CheckedInvariant:
+    name = offline.invariant
     message = next(
         (line for line in result.violations if line.startswith(f"{name}: ")),
-        found.breaches[0].message if found.breaches else "",
+        offline.violations[0].message if offline.violations else "",
     )
     return CheckedInvariant(
         scenario=result.scenario,
@@ -208,8 +208,8 @@ def _judged(
         bugs=bugs,
         invariant=name,
         online=online,
-        offline=offline,
-        violations=found.violation_count,
+        offline=offline.outcome.value,
+        violations=offline.violation_count,
         message=message.removeprefix(f"{name}: "),
     )
 

@@ -126,6 +126,7 @@ def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
     """Make the findings that only the end of a run shows."""
     simulation = run.simulation
     for each in simulation.violations:
+        assert each.at_ns is not None, "the simulation recorded it"
         watch.emit(_finding(each.invariant, each.message), each.at_ns, each.message)
     if trouble is not None:
         watch.emit(Finding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)

@@ -150,13 +150,7 @@ def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
     own: dict[str, list[Violation]] = {}
     for each in simulation.violations:
         if each.invariant not in known:
-            found = Violation(
-                invariant=each.invariant,
-                key=each.message,
-                message=each.message,
-                witnesses=each.witnesses,
-            )
-            own.setdefault(each.invariant, []).append(found)
+            own.setdefault(each.invariant, []).append(each)
     return (
         *verdicts,
         *(

@@ -15,7 +15,7 @@ from kraftsim.world.simulated.file_class import FileClass
 from kraftsim.world.simulated.frames import FrameSeen
 from kraftsim.world.simulated.host import Host
 from kraftsim.world.simulated.link import Gate, NetworkSettings
-from kraftsim.world.simulated.simulation import Simulation, Trouble, Violation
+from kraftsim.world.simulated.simulation import Simulation, Trouble
 from kraftsim.world.simulated.triggers import TriggerContext
 from kraftsim.world.simulated.world import SimulatedWorld
 
@@ -35,6 +35,5 @@ __all__ = [
     "SimulationTimeLimit",
     "TriggerContext",
     "Trouble",
-    "Violation",
     "collected_after",
 ]

@@ -13,6 +13,7 @@ from typing import TypeVar, overload
 
 from kraftsim.events.event import Event
 from kraftsim.events.runs import InvariantViolated
+from kraftsim.invariants.verdict import Violation
 from kraftsim.world.simulated import ambient, fence
 from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
 from kraftsim.world.simulated.collector import collector_at_rest
@@ -33,19 +34,6 @@ T = TypeVar("T")
 HARNESS = "harness"
 FLUSH_NS = (500_000, 2_000_000)
 """The duration of a flush on a disk without faults."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Violation:
-    """A violation of an invariant, at a virtual time.
-
-    `witnesses` are event ids 'node.incarnation.n'.
-    """
-
-    invariant: str
-    message: str
-    witnesses: tuple[str, ...]
-    at_ns: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -340,7 +328,13 @@ class Simulation:
         SimulationStopped is raised in the code that drives it.
         """
         self.violations.append(
-            Violation(invariant=invariant, message=message, witnesses=witnesses, at_ns=self.now_ns)
+            Violation(
+                invariant=invariant,
+                key=message,
+                message=message,
+                witnesses=witnesses,
+                at_ns=self.now_ns,
+            )
         )
         self.log(HARNESS, 1).emit(
             InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses))

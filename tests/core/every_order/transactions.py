@@ -7,7 +7,7 @@ markers of earlier coordinator epochs, as their producer state does.
 Source: KIP-98; KAFKA-10080, KAFKA-16352.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ from kraftsim.transactions.rules_coordinator import EndTxnInput, TransactionRule
 from kraftsim.transactions.rules_markers import (
     Complete,
     Marker,
+    MarkerEffect,
     MarkerQueue,
     NoLeader,
     PreparedTransaction,
@@ -138,8 +139,7 @@ class Endings:
                 self._lose(now, int(broker_id), is_written=how == "written")
             case ["retry"]:
                 now.retries = False
-                now.queue.retry()
-                self._carry_out(now)
+                self._carry_out(now, now.queue.retry())
             case ["late", index]:
                 marker, number = self._late.pop(int(index))
                 self._write(marker, number)
@@ -225,17 +225,14 @@ class Endings:
         now.appended, ended, now.due = None, now.due, None
         now.entry.give_up()
         if ended is not None:
-            now.queue.on_not_completed(ended)
-            self._carry_out(now)
+            self._carry_out(now, now.queue.on_not_completed(ended))
 
     def _decided(self, now: Coordinator) -> None:
-        now.queue.add(
-            PreparedTransaction(now.entry, self._rules.completed(now.entry, 0), 0, now.epoch)
-        )
-        self._carry_out(now)
+        ended = PreparedTransaction(now.entry, self._rules.completed(now.entry, 0), 0, now.epoch)
+        self._carry_out(now, now.queue.add(ended))
 
-    def _carry_out(self, now: Coordinator) -> None:
-        for effect in now.queue.take_effects():
+    def _carry_out(self, now: Coordinator, effects: Sequence[MarkerEffect]) -> None:
+        for effect in effects:
             match effect:
                 case SendMarkers():
                     now.asked[effect.broker_id] = effect.markers
@@ -249,15 +246,13 @@ class Endings:
         errors: dict[TopicPartition, ErrorCode] = {}
         for marker in now.asked.pop(broker_id):
             errors.update(self._write(marker, self._begun, broker_id))
-        now.queue.on_answer(broker_id, {PRODUCER_ID: errors})
-        self._carry_out(now)
+        self._carry_out(now, now.queue.on_answer(broker_id, {PRODUCER_ID: errors}))
 
     def _lose(self, now: Coordinator, broker_id: int, *, is_written: bool) -> None:
         for marker in now.asked.pop(broker_id):
             if is_written:
                 self._write(marker, self._begun, broker_id)
-        now.queue.on_lost(broker_id)
-        self._carry_out(now)
+        self._carry_out(now, now.queue.on_lost(broker_id))
 
     def _write(
         self, marker: Marker, number: int, broker_id: int | None = None
