@@ -21,7 +21,7 @@ from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Scenario
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.workloads.phases import under_faults
-from kraftsim.lab.workloads.rolling_bounce import Kind, RollingBounceApp
+from kraftsim.lab.workloads.rolling_bounce import BounceKind, RollingBounceApp
 from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS, Point
 from kraftsim.lab.workloads.upgrading import Upgrade, kraft_lines, later_line
 
@@ -35,7 +35,7 @@ STILL_SECONDS = 15.0
 timeout.
 """
 PATIENT = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_000)
-BOUNCES = {1: (Kind.PER_THREAD,), 2: (Kind.AWARE, Kind.PER_THREAD)}
+BOUNCES = {1: (BounceKind.PER_THREAD,), 2: (BounceKind.AWARE, BounceKind.PER_THREAD)}
 ZOMBIE = 1
 
 

@@ -14,7 +14,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, Scena
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.migrating import Migration
+from kraftsim.lab.workloads.migrating import MigrationWorkload
 from kraftsim.lab.workloads.migration_scenarios import CONTROLLERS
 from kraftsim.lab.workloads.migration_scenarios import SETTINGS as KRAFT_SETTINGS
 from kraftsim.lab.workloads.snapshot_boundary import (
@@ -73,7 +73,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     upgrade = Upgrade(stage=stage, topics={TOPIC: 1})
     await upgrade.brokers_to(NEWER)
     await upgrade.raise_version(NEWER)
-    migration = Migration(stage=stage, upgrade=upgrade)
+    migration = MigrationWorkload(stage=stage, upgrade=upgrade)
     await migration.take_over()
     await migration.to_kraft()
     await migration.end()

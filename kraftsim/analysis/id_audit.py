@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraftsim.analysis.id_trail import LogExtent, TrailRow, metadata_directories, read_trail
+from kraftsim.analysis.id_trail import TrailExtent, TrailRow, metadata_directories, read_trail
 from kraftsim.analysis.ingest import EVENTS_DIRECTORY, ingested
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.views import make_views
@@ -87,7 +87,7 @@ HOLES: Final = """
 """
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
+class IdOwner(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks of a broker, over all its `incarnations` (epochs)."""
 
     broker_id: int
@@ -120,7 +120,7 @@ class SnapshotCost(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedIds(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks of the log compared with the events of a run.
 
     `unanswered`: in the log, without an event of a response; `lost`: no longer in the log.
@@ -144,13 +144,13 @@ class Holes(msgspec.Struct, frozen=True, kw_only=True):
 class IdAudit(msgspec.Struct, frozen=True, kw_only=True):
     """The trail of one node. `lost_ids`: the owners of ids below it are no longer in the log."""
 
-    extent: LogExtent
+    extent: TrailExtent
     blocks: int
     lost_ids: int
-    owners: tuple[Owner, ...]
+    owners: tuple[IdOwner, ...]
     snapshots: tuple[SnapshotCost, ...]
     asked: tuple[OwnerOfId, ...] = ()
-    compared: Compared | None = None
+    compared: ComparedIds | None = None
     holes: Holes | None = None
 
     def lines(self) -> list[str]:
@@ -243,19 +243,19 @@ def audit(
 def _asked(
     spark: "SparkSession",
     place: Path,
-    extent: LogExtent,
+    extent: TrailExtent,
     rows: Sequence[TrailRow],
     asked: Sequence[int],
 ) -> IdAudit:
     with tempfile.TemporaryDirectory() as scratch:
         _view(spark, Path(scratch), "trail", rows, TrailRow)
-        _view(spark, Path(scratch), "extent", [extent], LogExtent)
+        _view(spark, Path(scratch), "extent", [extent], TrailExtent)
         _view_of_ids(spark, Path(scratch), asked)
         spark.sql(BLOCKS).createOrReplaceTempView("block")
         compared = holes = None
         if (place / EVENTS_DIRECTORY).is_dir():
             make_views(spark, ingested(place).parquet, KINDS)
-            compared = _rows(spark, COMPARED, Compared)[0]
+            compared = _rows(spark, COMPARED, ComparedIds)[0]
             holes = _rows(spark, HOLES, Holes)[0]
         first = spark.sql("SELECT min(first_producer_id), count(*) FROM block").collect()[0]
         kept = _rows(spark, SNAPSHOTS, SnapshotCost)
@@ -268,7 +268,7 @@ def _asked(
             extent=extent,
             blocks=first[1],
             lost_ids=lost_ids,
-            owners=_rows(spark, OWNERS, Owner),
+            owners=_rows(spark, OWNERS, IdOwner),
             snapshots=kept,
             asked=_rows(spark, ASKED, OwnerOfId),
             compared=compared,

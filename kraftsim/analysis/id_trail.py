@@ -49,7 +49,7 @@ class TrailRow(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int = 0
 
 
-class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
+class TrailExtent(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the log that a node has: offsets first_offset .. next_offset - 1, and where
     reading failed, if it did.
     """
@@ -81,7 +81,7 @@ def metadata_directories(place: Path) -> dict[str, Path]:
     return logs
 
 
-def read_trail(node: str, directory: Path) -> tuple[LogExtent, list[TrailRow]]:
+def read_trail(node: str, directory: Path) -> tuple[TrailExtent, list[TrailRow]]:
     """Read the data of one node: the extent of its log, and the rows of snapshots and log in the
     order of their offsets.
     """
@@ -104,7 +104,7 @@ def read_trail(node: str, directory: Path) -> tuple[LogExtent, list[TrailRow]]:
         except MalformedMessage as malformed:
             trouble = f"{path.name}: {malformed.reason}"
             break
-    extent = LogExtent(
+    extent = TrailExtent(
         node=node,
         first_offset=first_offset,
         next_offset=next_offset,

@@ -55,7 +55,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
     unreadable_lines: int = 0
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
+class LineGap(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that a node wrote, or was about to write, and that are missing; `repeated_count` lines
     occur more than once.
     """
@@ -75,7 +75,7 @@ class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
     node_count: int
     frames_paired: int
     files: tuple[SourceFile, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[LineGap, ...] = ()
     unknown_kinds: dict[str, int] = {}
 
     @property
@@ -228,7 +228,7 @@ def _sort_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _gaps(events: pa.Table) -> tuple[Gap, ...]:
+def _gaps(events: pa.Table) -> tuple[LineGap, ...]:
     """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the
     highest one.
     """
@@ -256,7 +256,7 @@ def _gaps(events: pa.Table) -> tuple[Gap, ...]:
                 )
             )
             gaps.append(
-                Gap(
+                LineGap(
                     node=row["node"],
                     incarnation=row["incarnation"],
                     first_missing_n=_first_missing(

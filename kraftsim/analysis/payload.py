@@ -57,7 +57,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     texts_bytes: int
 
 
-class Payload(msgspec.Struct, frozen=True, kw_only=True):
+class ReportPayload(msgspec.Struct, frozen=True, kw_only=True):
     """Layout and the packed bytes."""
 
     layout: Layout
@@ -103,7 +103,7 @@ class Packer:
         return len(texts), base64.b64encode(packed).decode()
 
 
-def pack(events: pa.Table, lane_of: dict[str, int]) -> Payload:
+def pack(events: pa.Table, lane_of: dict[str, int]) -> ReportPayload:
     """Pack the events to draw; their positions may have gaps."""
     packer = Packer()
     kinds = sorted(pc.unique(events.column("kind")).to_pylist())
@@ -123,7 +123,7 @@ def pack(events: pa.Table, lane_of: dict[str, int]) -> Payload:
         for number, name in enumerate(kinds)
     )
     texts_bytes, text = packer.finish()
-    return Payload(
+    return ReportPayload(
         layout=Layout(
             event_count=events.num_rows, common=common, kinds=by_kind, texts_bytes=texts_bytes
         ),

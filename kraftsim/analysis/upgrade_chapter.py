@@ -49,7 +49,7 @@ MOMENTS_MAX: Final = 400
 Row: TypeAlias = Mapping[str, str | int | None]
 
 
-class Moment(msgspec.Struct, frozen=True):
+class UpgradeMoment(msgspec.Struct, frozen=True):
     """A change: its time in nanoseconds of the run, the node, and what changed."""
 
     t_ns: int
@@ -70,7 +70,7 @@ class UpgradeChapter(msgspec.Struct, frozen=True):
     blocks of producer ids, and errors, by phase.
     """
 
-    moments: tuple[Moment, ...]
+    moments: tuple[UpgradeMoment, ...]
     moment_count: int
     blocks: tuple[Counted, ...]
     errors: tuple[Counted, ...]
@@ -129,7 +129,7 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
                 ),
             ] += 1
         if text:
-            moments.append(Moment(int(row["t_ns"] or 0), str(row["node"]), text))
+            moments.append(UpgradeMoment(int(row["t_ns"] or 0), str(row["node"]), text))
     if len(releases) < 2 and not has_changed:
         return None
     return UpgradeChapter(

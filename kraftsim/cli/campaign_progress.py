@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftsim.lab.campaign.sweep import Progress
+    from kraftsim.lab.campaign.sweep import SweepProgress
 
 PLAIN_SECONDS = 30.0
 KINDS_SHOWN_MAX = 60
@@ -24,7 +24,7 @@ def deadline(seconds: float | None) -> Callable[[], bool]:
 
 
 @contextmanager
-def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
+def campaign_progress(total: int) -> Iterator[Callable[["SweepProgress"], None]]:
     """Show the progress of a campaign of so many seeds while the block runs; the block calls the
     yielded function with each update.
     """
@@ -46,7 +46,7 @@ def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
         return
     last = began
 
-    def now_and_then(progress: "Progress") -> None:
+    def now_and_then(progress: "SweepProgress") -> None:
         nonlocal last
         if time.monotonic() - last >= PLAIN_SECONDS:
             last = time.monotonic()
@@ -55,7 +55,7 @@ def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
     yield now_and_then
 
 
-def line(progress: "Progress", elapsed_seconds: float) -> str:
+def line(progress: "SweepProgress", elapsed_seconds: float) -> str:
     """Return seeds done, both rates, the time left, and the findings, in one line."""
     finished = progress.seeds - progress.resumed
     rate = finished / elapsed_seconds if elapsed_seconds > 0 else 0.0
@@ -70,7 +70,7 @@ def line(progress: "Progress", elapsed_seconds: float) -> str:
     )
 
 
-def faults(progress: "Progress") -> str:
+def faults(progress: "SweepProgress") -> str:
     """Return how often every kind of fault was armed, fired and effective so far, in one line."""
     shown = sorted(progress.faults.items())[:KINDS_SHOWN_MAX]
     return "armed/fired/bit: " + ", ".join(

@@ -15,7 +15,7 @@ from kraftsim.cli.options import json_option, write_json
 if TYPE_CHECKING:
     from kraftsim.conformance.release_line import ReleaseLine
     from kraftsim.conformance.requirement import Requirement
-    from kraftsim.conformance.runner import Finding
+    from kraftsim.conformance.runner import RequirementFinding
     from kraftsim.conformance.target import Target
 
 
@@ -169,7 +169,7 @@ def _check(
     target = targets[0]
     output = ConformanceOutput(len(requirements), is_quiet=str(json_file) == "-")
     started_at = time.strftime("%Y-%m-%dT%H:%M:%S")
-    findings: list[Finding] = []
+    findings: list[RequirementFinding] = []
     line, lost = ReleaseLine(release, "as asked"), ""
     try:
         target = _first_alive(targets)
@@ -216,7 +216,7 @@ def _write(
     json_file: Path | None,
     target: "Target",
     line: "ReleaseLine",
-    findings: "list[Finding]",
+    findings: "list[RequirementFinding]",
     started_at: str,
     lost: str,
 ) -> None:

@@ -13,12 +13,12 @@ import click
 
 from kraftsim.conformance.release_line import ReleaseLine
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import Finding, Verdict
+from kraftsim.conformance.runner import RequirementFinding, RequirementVerdict
 
 MARKS: Final = {
-    Verdict.MET: ("✓", "ok", "green"),
-    Verdict.UNMET: ("✗", "NO", "red"),
-    Verdict.SKIPPED: ("-", "--", "yellow"),
+    RequirementVerdict.MET: ("✓", "ok", "green"),
+    RequirementVerdict.UNMET: ("✗", "NO", "red"),
+    RequirementVerdict.SKIPPED: ("-", "--", "yellow"),
 }
 """The mark before a requirement, its ASCII form for terminals without these characters, and its
 colour.
@@ -56,7 +56,7 @@ class ConformanceOutput:
             )
             click.echo(line[: shutil.get_terminal_size().columns - 1], nl=False)
 
-    def tell(self, finding: Finding) -> None:
+    def tell(self, finding: RequirementFinding) -> None:
         """Print the result."""
         self._done += 1
         of = finding.requirement
@@ -70,27 +70,29 @@ class ConformanceOutput:
         )
         emit = (
             click.style(f"  [{finding.why}]", fg="yellow")
-            if finding.verdict is Verdict.SKIPPED
+            if finding.verdict is RequirementVerdict.SKIPPED
             else took
         )
         self._echo(f"  {mark(finding.verdict)} {of.label:<{LABEL_WIDTH}} {of.sentence}{emit}")
-        if finding.verdict is Verdict.UNMET:
+        if finding.verdict is RequirementVerdict.UNMET:
             self._explain(finding)
 
-    def end(self, findings: Sequence[Finding]) -> None:
+    def end(self, findings: Sequence[RequirementFinding]) -> None:
         """Print the summary."""
         count = {
-            verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict
+            verdict: sum(finding.verdict is verdict for finding in findings)
+            for verdict in RequirementVerdict
         }
         missed = self._total - len(findings)
         parts = [
-            click.style(f"{count[Verdict.MET]} met", fg="green"),
+            click.style(f"{count[RequirementVerdict.MET]} met", fg="green"),
             click.style(
-                f"{count[Verdict.UNMET]} not met", fg="red" if count[Verdict.UNMET] else None
+                f"{count[RequirementVerdict.UNMET]} not met",
+                fg="red" if count[RequirementVerdict.UNMET] else None,
             ),
             *(
-                [click.style(f"{count[Verdict.SKIPPED]} skipped", fg="yellow")]
-                if count[Verdict.SKIPPED]
+                [click.style(f"{count[RequirementVerdict.SKIPPED]} skipped", fg="yellow")]
+                if count[RequirementVerdict.SKIPPED]
                 else []
             ),
             *([click.style(f"{missed} not checked", fg="red")] if missed else []),
@@ -100,7 +102,9 @@ class ConformanceOutput:
             f"{time.monotonic() - self._started:.1f} s"
         )
         unmet = [
-            finding.requirement.label for finding in findings if finding.verdict is Verdict.UNMET
+            finding.requirement.label
+            for finding in findings
+            if finding.verdict is RequirementVerdict.UNMET
         ]
         if unmet:
             self._echo(click.style(f"not met: {' '.join(unmet)}", fg="red"))
@@ -111,7 +115,7 @@ class ConformanceOutput:
             self._section = section.label
             self._echo(f"\n{click.style(section.label, bold=True)} {section.title}")
 
-    def _explain(self, finding: Finding) -> None:
+    def _explain(self, finding: RequirementFinding) -> None:
         rows = [("source", finding.requirement.source), ("what", finding.what)]
         if finding.expected or finding.came:
             rows += [("expected", finding.expected), ("came", finding.came)]
@@ -144,15 +148,17 @@ def print_list(requirements: Sequence[Requirement]) -> None:
     click.echo(f"\n{len(requirements)} requirements")
 
 
-def mark(verdict: Verdict) -> str:
+def mark(verdict: RequirementVerdict) -> str:
     """Return the mark of a requirement, in characters that the terminal supports."""
     letter, plain, colour = MARKS[verdict]
-    return click.style(letter if _has_ticks() else plain, fg=colour, bold=verdict is Verdict.UNMET)
+    return click.style(
+        letter if _has_ticks() else plain, fg=colour, bold=verdict is RequirementVerdict.UNMET
+    )
 
 
 def _has_ticks() -> bool:
     try:
-        MARKS[Verdict.MET][0].encode(sys.stdout.encoding or "ascii")
+        MARKS[RequirementVerdict.MET][0].encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -11,7 +11,7 @@ import click
 from kraftsim.cli.failure import OK, Failure
 
 if TYPE_CHECKING:
-    from kraftsim.inspect.frames import Asked
+    from kraftsim.inspect.frames import AskedFrame
     from kraftsim.inspect.lone import Hint
     from kraftsim.inspect.show import Show
 
@@ -159,8 +159,10 @@ def api_key_of(name: str) -> int:
     return plain[wanted]
 
 
-def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool) -> "Hint | Asked":
-    from kraftsim.inspect.frames import Asked, api_name, is_declared
+def _declared(
+    is_request: bool, response: tuple[str, str] | None, is_batch: bool
+) -> "Hint | AskedFrame":
+    from kraftsim.inspect.frames import AskedFrame, api_name, is_declared
     from kraftsim.inspect.lone import Hint
     from protocol.messages.registry import versions_of
 
@@ -175,7 +177,7 @@ def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool
         except KeyError:
             known = "no version"
         raise Failure(f"of {api_name(api_key)} {known} can be read here, not {version}")
-    return Asked(api_key, int(version))
+    return AskedFrame(api_key, int(version))
 
 
 class _Source:
@@ -183,7 +185,7 @@ class _Source:
 
     def __init__(
         self,
-        declared: "Hint | Asked",
+        declared: "Hint | AskedFrame",
         topic: str | None,
         ports: frozenset[int],
         with_records: bool,

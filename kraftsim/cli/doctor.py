@@ -11,7 +11,7 @@ from kraftsim.cli.failure import FAILED, OK, Failure
 from kraftsim.cli.options import json_option, write_json
 
 if TYPE_CHECKING:
-    from kraftsim.cli.machine import Finding
+    from kraftsim.cli.machine import MachineFinding
 
 ANSWER_SECONDS = 5.0
 
@@ -69,7 +69,7 @@ def doctor(wanted: tuple[str, ...], address: str | None, disk: Path, json_file: 
     )
 
 
-def _print_table(findings: list["Finding"]) -> None:
+def _print_table(findings: list["MachineFinding"]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

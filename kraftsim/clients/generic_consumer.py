@@ -14,7 +14,7 @@ from kraftsim.clients.coordinators import find_coordinator
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.clients.group_offsets import fetch_offsets
 from kraftsim.clients.reader import ReadRecord
-from kraftsim.clients.rules_group_member import MemberState
+from kraftsim.clients.rules_group_member import ClientMemberState
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from protocol.errors import ErrorCode
@@ -56,7 +56,7 @@ class GenericConsumer(GroupConsumerClient):
                 while True:
                     self._require_membership()
                     await self._settle_membership()
-                    if self._rules.state is MemberState.STABLE and not self._added:
+                    if self._rules.state is ClientMemberState.STABLE and not self._added:
                         return True
                     await self._loop.change()
         except TimeoutError:

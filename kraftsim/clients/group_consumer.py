@@ -31,17 +31,17 @@ from kraftsim.clients.producer import LIBRARY
 from kraftsim.clients.reader import ReadRecord
 from kraftsim.clients.rules_group_member import (
     AssignmentChanged,
+    ClientMemberState,
     CountPartitions,
     GroupMember,
-    GroupSettings,
     Join,
     LeaveAsked,
     MemberLost,
     MemberQuestionLost,
+    MemberSettings,
     MembershipEffect,
     MembershipInput,
     MemberStarted,
-    MemberState,
     PartitionsCounted,
     Released,
     ReleaseWanted,
@@ -94,7 +94,7 @@ class GroupConsumerClient:
         *,
         bootstrap: Sequence[Address],
         client_id: str,
-        settings: GroupSettings,
+        settings: MemberSettings,
         frame_events: bool = False,
         require_stable: bool = True,
     ) -> None:
@@ -216,7 +216,7 @@ class GroupConsumerClient:
             self._loop.take(LeaveAsked())
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
-                    while self._rules.state is not MemberState.GONE:
+                    while self._rules.state is not ClientMemberState.GONE:
                         await self._loop.change()
         self._loop.end()
         self._world.emit(
@@ -238,7 +238,7 @@ class GroupConsumerClient:
             lost, self._lost = self._lost, ()
             self._drop(lost)
             await self.on_lost(lost)
-        if self._rules.state is MemberState.EXPELLED:
+        if self._rules.state is ClientMemberState.EXPELLED:
             self._loop.take(Released())
         if self._released is not None:
             released, self._released = self._released, None

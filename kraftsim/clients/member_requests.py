@@ -10,7 +10,6 @@ from typing import Final, assert_never
 
 from kraftsim.clients.cluster_connections import error_of
 from kraftsim.clients.rules_group_member import (
-    GroupSettings,
     HeartbeatAnswered,
     Join,
     Joined,
@@ -18,6 +17,7 @@ from kraftsim.clients.rules_group_member import (
     Left,
     MemberHeartbeat,
     MemberQuestion,
+    MemberSettings,
     Subscriber,
     Sync,
     Synced,
@@ -56,7 +56,7 @@ JOIN_GRACE_MS = 5000
 
 
 def request_of_member(
-    question: MemberQuestion, settings: GroupSettings, leave_version: int
+    question: MemberQuestion, settings: MemberSettings, leave_version: int
 ) -> Message:
     """Build the request; LeaveGroup has two forms."""
     match question:
@@ -143,7 +143,7 @@ def answered_to_member(answer: Message) -> Joined | Synced | HeartbeatAnswered |
     raise AssertionError(f"{type(answer).__name__} is not a response for a member")
 
 
-def _subscription(question: Join, settings: GroupSettings) -> bytes:
+def _subscription(question: Join, settings: MemberSettings) -> bytes:
     owned = [
         OwnedPartitions(topic=topic, partitions=indexes)
         for topic, indexes in by_topic(question.owned).items()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from kraftsim.clients.cluster_connections import error_of
-from kraftsim.clients.rules_producer_steps import Identity, TopicPartition
+from kraftsim.clients.rules_producer_steps import ProducerIdentity, TopicPartition
 from kraftsim.clients.rules_transaction_steps import (
     AddOffsets,
     AddPartitions,
@@ -175,7 +175,7 @@ def answered(answer: Message) -> Answered:
     match answer:
         case InitProducerIdResponse():
             identity = (
-                Identity(answer.producer_id, answer.producer_epoch)
+                ProducerIdentity(answer.producer_id, answer.producer_epoch)
                 if answer.error_code == ErrorCode.NONE
                 else None
             )
@@ -202,7 +202,7 @@ def answered(answer: Message) -> Answered:
             has_identity = answer.error_code == ErrorCode.NONE and answer.producer_id >= 0
             return Answered(
                 error_code=error_of(answer.error_code),
-                identity=Identity(answer.producer_id, answer.producer_epoch)
+                identity=ProducerIdentity(answer.producer_id, answer.producer_epoch)
                 if has_identity
                 else None,
             )

@@ -204,7 +204,7 @@ def _without_owned_by_others(wanted: Assignment, members: Sequence[Subscriber]) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+class MemberSettings:
     """Kafka's consumer settings, by their names."""
 
     group_id: str
@@ -220,7 +220,7 @@ class GroupSettings:
     """If members probe versions (KIP-268): the latest supported version."""
 
 
-class MemberState(Enum):
+class ClientMemberState(Enum):
     """The state of a member."""
 
     OUTSIDE = auto()
@@ -419,9 +419,9 @@ EXPELLED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 class GroupMember:
     """One member. Call `step` for every input, and again no later than `wake_at_ms`."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
-        self.state = MemberState.OUTSIDE
+        self.state = ClientMemberState.OUTSIDE
         self.member_id = ""
         self.generation_id = -1
         self.assigned: tuple[TopicPartition, ...] = ()
@@ -455,13 +455,13 @@ class GroupMember:
         """When TimePassed is due without other inputs; None: never."""
         if (
             not self._has_started
-            or self.state is MemberState.GONE
+            or self.state is ClientMemberState.GONE
             or self._asked is not None
             or self._finds_coordinator
             or self._must_wait
         ):
             return None
-        if self.state in (MemberState.STABLE, MemberState.RELEASING):
+        if self.state in (ClientMemberState.STABLE, ClientMemberState.RELEASING):
             return max(
                 min(self._beat_at_ms, self._count_at_ms) if self._recounts else self._beat_at_ms,
                 self._not_before_ms,
@@ -499,14 +499,14 @@ class GroupMember:
         return effects
 
     def _on_counted(self, counts: Mapping[str, int] | None, now_ms: int) -> None:
-        if self.state is MemberState.ASSIGNING:
+        if self.state is ClientMemberState.ASSIGNING:
             if counts is None:
                 self._not_before_ms = now_ms + self._settings.retry_backoff_ms
                 return
-            self._shared_out, self.state = counts, MemberState.SYNCING
+            self._shared_out, self.state = counts, ClientMemberState.SYNCING
             self._ask(self._shared(counts))
         elif (
-            self.state is MemberState.STABLE
+            self.state is ClientMemberState.STABLE
             and self._shared_out is not None
             and counts not in (None, self._shared_out)
         ):
@@ -520,13 +520,13 @@ class GroupMember:
     def _recounts(self) -> bool:
         return (
             self._shared_out is not None
-            and self.state is MemberState.STABLE
+            and self.state is ClientMemberState.STABLE
             and not self._counts_partitions
         )
 
     @property
     def _must_wait(self) -> bool:
-        return self.state is MemberState.EXPELLED and not self._wants_to_leave
+        return self.state is ClientMemberState.EXPELLED and not self._wants_to_leave
 
     @property
     def _topics(self) -> tuple[str, ...]:
@@ -550,14 +550,14 @@ class GroupMember:
             case HeartbeatAnswered(error_code):
                 self._on_beaten(error_code, now_ms)
             case Left():
-                self.state = MemberState.GONE
+                self.state = ClientMemberState.GONE
             case MemberQuestionLost():
                 self._coordinator = None
                 self._not_before_ms = now_ms + self._settings.retry_backoff_ms
                 if isinstance(question, Join | Sync):
-                    self.state = MemberState.OUTSIDE
+                    self.state = ClientMemberState.OUTSIDE
                 elif isinstance(question, Leave):
-                    self.state = MemberState.GONE
+                    self.state = ClientMemberState.GONE
 
     def _on_joined(self, answer: Joined, now_ms: int) -> None:
         match answer.error_code:
@@ -569,12 +569,12 @@ class GroupMember:
                 )
                 self._shared_out = None
                 if answer.is_leader:
-                    self._members, self.state = answer.members, MemberState.ASSIGNING
+                    self._members, self.state = answer.members, ClientMemberState.ASSIGNING
                 else:
-                    self.state = MemberState.SYNCING
+                    self.state = ClientMemberState.SYNCING
                     self._ask(self._sync({}))
             case ErrorCode.MEMBER_ID_REQUIRED:
-                self.member_id, self.state = answer.member_id, MemberState.OUTSIDE
+                self.member_id, self.state = answer.member_id, ClientMemberState.OUTSIDE
             case error:
                 self._out(error, now_ms)
 
@@ -587,10 +587,10 @@ class GroupMember:
             and answer.versions is not None
             and self._probing.on_assigned(answer.versions)
         ):
-            self.state = MemberState.OUTSIDE
+            self.state = ClientMemberState.OUTSIDE
             return
         held, given = self.assigned, answer.partitions
-        self.state, self.assigned = MemberState.STABLE, given
+        self.state, self.assigned = ClientMemberState.STABLE, given
         added = tuple(where for where in given if where not in held)
         self._effects.append(
             AssignmentChanged(
@@ -602,11 +602,11 @@ class GroupMember:
         )
         gone = tuple(where for where in held if where not in given)
         if gone:
-            self.state = MemberState.RELEASING
+            self.state = ClientMemberState.RELEASING
             self._effects.append(ReleaseWanted(gone))
 
     def _on_beaten(self, error: ErrorCode, now_ms: int) -> None:
-        if error is ErrorCode.REBALANCE_IN_PROGRESS and self.state is MemberState.STABLE:
+        if error is ErrorCode.REBALANCE_IN_PROGRESS and self.state is ClientMemberState.STABLE:
             self._rebalance()
         elif error in ELSEWHERE:
             self._coordinator = None
@@ -615,29 +615,29 @@ class GroupMember:
 
     def _rebalance(self) -> None:
         if self._settings.assignor == COOPERATIVE_STICKY or not self.assigned:
-            self.state = MemberState.OUTSIDE
+            self.state = ClientMemberState.OUTSIDE
         else:
-            self.state = MemberState.RELEASING
+            self.state = ClientMemberState.RELEASING
             self._effects.append(ReleaseWanted(self.assigned))
 
     def _released(self) -> None:
-        if self.state is MemberState.RELEASING:
+        if self.state is ClientMemberState.RELEASING:
             if self._settings.assignor != COOPERATIVE_STICKY:
                 self.assigned = ()
-            self.state = MemberState.OUTSIDE
-        elif self.state is MemberState.EXPELLED:
-            self.state = MemberState.OUTSIDE
+            self.state = ClientMemberState.OUTSIDE
+        elif self.state is ClientMemberState.EXPELLED:
+            self.state = ClientMemberState.OUTSIDE
 
     def _out(self, error: ErrorCode, now_ms: int) -> None:
         """Handle an error: rejoin, look up the coordinator, or fail."""
-        has_partitions = bool(self.assigned) or self.state is MemberState.RELEASING
-        self.state = MemberState.OUTSIDE
+        has_partitions = bool(self.assigned) or self.state is ClientMemberState.RELEASING
+        self.state = ClientMemberState.OUTSIDE
         if error in EXPELLED:
             if error is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             self._lose(error, is_fatal=False)
             if has_partitions:
-                self.state = MemberState.EXPELLED
+                self.state = ClientMemberState.EXPELLED
         elif error in ELSEWHERE:
             self._coordinator = None
         elif not error.retriable and error is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -648,17 +648,17 @@ class GroupMember:
 
     def _lose(self, error: ErrorCode, *, is_fatal: bool) -> None:
         self.assigned, self.generation_id = (), -1
-        self.state = MemberState.GONE if is_fatal else MemberState.OUTSIDE
+        self.state = ClientMemberState.GONE if is_fatal else ClientMemberState.OUTSIDE
         self._effects.append(MemberLost(error_code=error, is_fatal=is_fatal))
 
     # Next action
     # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, now_ms: int) -> None:
-        if not self._has_started or self.state is MemberState.GONE or self._asked is not None:
+        if not self._has_started or self.state is ClientMemberState.GONE or self._asked is not None:
             return
         if self._wants_to_leave and not self.member_id:
-            self.state = MemberState.GONE
+            self.state = ClientMemberState.GONE
             return
         if now_ms < self._not_before_ms or self._finds_coordinator or self._must_wait:
             return
@@ -668,10 +668,10 @@ class GroupMember:
                 FindCoordinator(kind=CoordinatorKind.GROUP, key=self._settings.group_id)
             )
         elif self._wants_to_leave:
-            self.state = MemberState.LEAVING
+            self.state = ClientMemberState.LEAVING
             self._ask(Leave(self.member_id))
-        elif self.state is MemberState.OUTSIDE:
-            self.state = MemberState.JOINING
+        elif self.state is ClientMemberState.OUTSIDE:
+            self.state = ClientMemberState.JOINING
             own = self._probing.own if self._probing else None
             self._ask(
                 Join(
@@ -681,10 +681,10 @@ class GroupMember:
                     versions=own,
                 )
             )
-        elif self.state is MemberState.ASSIGNING and not self._counts_partitions:
+        elif self.state is ClientMemberState.ASSIGNING and not self._counts_partitions:
             self._counts_partitions = True
             self._effects.append(CountPartitions(self._topics))
-        elif self.state in (MemberState.STABLE, MemberState.RELEASING):
+        elif self.state in (ClientMemberState.STABLE, ClientMemberState.RELEASING):
             self._live_on(now_ms)
 
     def _live_on(self, now_ms: int) -> None:
@@ -728,7 +728,7 @@ class GroupMember:
         if (
             self._coordinator is None
         ):  # lost while partition counts were requested: the group continues without it
-            self.state = MemberState.OUTSIDE
+            self.state = ClientMemberState.OUTSIDE
             return
         self._asked = question
         self._effects.append(SendMemberRequest(broker_id=self._coordinator, question=question))

@@ -14,7 +14,6 @@ from kraftsim.clients.rules_producer_steps import (
     NO_OFFSET,
     BatchState,
     FlushAsked,
-    Identity,
     IdentityTaken,
     MetadataArrived,
     MetadataLost,
@@ -26,6 +25,7 @@ from kraftsim.clients.rules_producer_steps import (
     ProduceLost,
     ProducerEffect,
     ProducerIdArrived,
+    ProducerIdentity,
     ProducerIdLost,
     ProducerInput,
     ProducerSettings,
@@ -61,7 +61,7 @@ class IdempotentProducer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         self._asks_for_identity = False
         self._ask_identity_at_ms: int | None = None
         self._fatal: tuple[ErrorCode, str] | None = None
@@ -77,7 +77,7 @@ class IdempotentProducer:
         self._effects: list[ProducerEffect] = []
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> ProducerIdentity | None:
         """The producer id and epoch of new batches; None before the first InitProducerId
         response.
         """
@@ -124,7 +124,7 @@ class IdempotentProducer:
                 self._asks_for_metadata = False
                 self._ask_metadata_at_ms = now_ms + self._settings.retry_backoff_ms
             case ProducerIdArrived(producer_id, producer_epoch):
-                self._take_identity(Identity(producer_id, producer_epoch))
+                self._take_identity(ProducerIdentity(producer_id, producer_epoch))
             case ProducerIdLost(error_code):
                 self._lose_identity(error_code, now_ms)
             case ProduceAnswered(request_id, answers):
@@ -147,7 +147,7 @@ class IdempotentProducer:
             self._asks_for_identity, self._ask_identity_at_ms = True, None
             self._effects.append(SendInitProducerId())
 
-    def _take_identity(self, identity: Identity) -> None:
+    def _take_identity(self, identity: ProducerIdentity) -> None:
         assert self._asks_for_identity, "an identity without a request"
         self._asks_for_identity = False
         self._identity = identity
@@ -172,7 +172,7 @@ class IdempotentProducer:
             if self._identity is None or self._identity != old:
                 continue
             if self._identity.producer_epoch < MAX_PRODUCER_EPOCH:
-                self._identity = Identity(
+                self._identity = ProducerIdentity(
                     self._identity.producer_id, self._identity.producer_epoch + 1
                 )
                 self._effects.append(IdentityTaken(self._identity))
@@ -300,7 +300,7 @@ class IdempotentProducer:
                 queue.remove(batch, sequence_is_used=False)
                 self._give_up(batch, error, reason)
 
-    def _send_all(self, identity: Identity, now_ms: int) -> None:
+    def _send_all(self, identity: ProducerIdentity, now_ms: int) -> None:
         in_flight: dict[int, int] = {}
         for request in self._requests.values():
             in_flight[request.broker_id] = in_flight.get(request.broker_id, 0) + 1
@@ -318,7 +318,7 @@ class IdempotentProducer:
                 self._effects.append(request)
 
     def _next_batches(
-        self, broker_id: int, identity: Identity, now_ms: int
+        self, broker_id: int, identity: ProducerIdentity, now_ms: int
     ) -> tuple[OutgoingBatch, ...]:
         """Take at most one batch per partition led by the broker, up to max.request.size, and mark
         them as in flight.

@@ -30,7 +30,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """Producer id and epoch. Sequences start at 0 for each identity and partition."""
 
     producer_id: int
@@ -68,7 +68,7 @@ class OutgoingBatch:
     size_bytes: int
     created_ms: int
     state: BatchState = BatchState.READY
-    identity: Identity | None = None
+    identity: ProducerIdentity | None = None
     base_sequence: int = -1
     number: int = -1
     attempts: int = 0
@@ -216,7 +216,7 @@ class SendProduce(msgspec.Struct, frozen=True, kw_only=True):
 class IdentityTaken(msgspec.Struct, frozen=True):
     """The producer has a new producer id or epoch."""
 
-    identity: Identity
+    identity: ProducerIdentity
 
 
 class RecordDelivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class RecordDelivered(msgspec.Struct, frozen=True, kw_only=True):
 
     record: OutgoingRecord
     offset: int
-    duplicate_of: Identity | None = None
+    duplicate_of: ProducerIdentity | None = None
     base_sequence: int = -1
 
 
@@ -276,7 +276,7 @@ class PartitionQueue:
         self.where = where
         self.batches: deque[OutgoingBatch] = deque()
         self.gathering: OutgoingBatch | None = None
-        self.identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self._first_sequence = first_sequence
         self._sent_count = 0
@@ -311,7 +311,7 @@ class PartitionQueue:
             self.batches.append(self.gathering)
             self.gathering = None
 
-    def sendable(self, identity: Identity, now_ms: int) -> OutgoingBatch | None:
+    def sendable(self, identity: ProducerIdentity, now_ms: int) -> OutgoingBatch | None:
         """Return the batch that may be sent now with the producer's identity, or None.
 
         A retry may be sent only if it is the first unresolved batch. A new batch only if everything
@@ -328,7 +328,7 @@ class PartitionQueue:
                 return batch if may_go and batch.not_before_ms <= now_ms else None
         return None
 
-    def _may_begin(self, identity: Identity, batch: OutgoingBatch) -> bool:
+    def _may_begin(self, identity: ProducerIdentity, batch: OutgoingBatch) -> bool:
         is_continued = self.identity == identity or not any(True for _ in self.sent_batches())
         return is_continued and not self.has_lost_sequence and self.has_room_for(batch)
 
@@ -346,7 +346,7 @@ class PartitionQueue:
         """Yield the batches that were sent at least once: they are before all others."""
         return takewhile(lambda batch: batch.attempts > 0, self.batches)
 
-    def send(self, batch: OutgoingBatch, identity: Identity) -> None:
+    def send(self, batch: OutgoingBatch, identity: ProducerIdentity) -> None:
         """Mark a batch as in flight; a new one gets the next sequence.
 
         A newer identity is adopted only when nothing is unresolved.

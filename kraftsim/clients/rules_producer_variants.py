@@ -8,9 +8,9 @@ shipped.
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     REMEMBERED_BATCHES,
-    Identity,
     OutgoingBatch,
     PartitionQueue,
+    ProducerIdentity,
     ProducerSettings,
     TopicPartition,
     WindowAnnounced,
@@ -177,7 +177,7 @@ class EndingQueue(PartitionQueue):
         super().__init__(where, first_sequence)
         self._numbers_left = self.sequence_max + 1 - first_sequence
 
-    def sendable(self, identity: Identity, now_ms: int) -> OutgoingBatch | None:
+    def sendable(self, identity: ProducerIdentity, now_ms: int) -> OutgoingBatch | None:
         """Return the batch that may be sent now; one that would exceed the maximum is refused
         before it is sent.
         """
@@ -192,7 +192,7 @@ class EndingQueue(PartitionQueue):
             return None
         return batch
 
-    def send(self, batch: OutgoingBatch, identity: Identity) -> None:
+    def send(self, batch: OutgoingBatch, identity: ProducerIdentity) -> None:
         """Mark a batch as in flight, and count its sequences."""
         begins = batch.identity is None
         if begins and self.identity not in (identity, None):

@@ -14,12 +14,12 @@ import msgspec
 
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
-    Identity,
     IdentityTaken,
     MetadataArrived,
     MetadataLost,
     ProduceAnswered,
     ProduceLost,
+    ProducerIdentity,
     ProducerSettings,
     RecordDelivered,
     RecordGiven,
@@ -59,7 +59,7 @@ class CoordinatorKind(Enum):
     TRANSACTION = 1
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """The result of a transaction, as known to its producer."""
 
     COMMITTED = "committed"
@@ -112,14 +112,14 @@ class InitProducerId(msgspec.Struct, frozen=True, kw_only=True):
 
     transactional_id: str
     transaction_timeout_ms: int
-    identity: Identity | None
+    identity: ProducerIdentity | None
 
 
 class AddPartitions(msgspec.Struct, frozen=True, kw_only=True):
     """Add partitions to the transaction before they are written to."""
 
     transactional_id: str
-    identity: Identity
+    identity: ProducerIdentity
     partitions: tuple[TopicPartition, ...]
 
 
@@ -127,7 +127,7 @@ class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Add the offsets of a group to the transaction."""
 
     transactional_id: str
-    identity: Identity
+    identity: ProducerIdentity
     group_id: str
 
 
@@ -135,7 +135,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Commit offsets in the transaction, at the group coordinator."""
 
     transactional_id: str
-    identity: Identity
+    identity: ProducerIdentity
     group: GroupIdentity
     offsets: tuple[tuple[TopicPartition, int], ...]
 
@@ -144,7 +144,7 @@ class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """Commit or abort."""
 
     transactional_id: str
-    identity: Identity
+    identity: ProducerIdentity
     is_commit: bool
 
 
@@ -201,7 +201,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
     error_code: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = {}
-    identity: Identity | None = None
+    identity: ProducerIdentity | None = None
 
 
 class QuestionLost(msgspec.Struct, frozen=True):
@@ -256,15 +256,15 @@ class SendQuestion(msgspec.Struct, frozen=True, kw_only=True):
 class TransactionSettled(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction is completed for the application."""
 
-    outcome: Outcome
-    identity: Identity
+    outcome: TransactionOutcome
+    identity: ProducerIdentity
     error_code: ErrorCode
 
 
 class OffsetsAccepted(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets are pending at the group coordinator."""
 
-    identity: Identity
+    identity: ProducerIdentity
     group: GroupIdentity
     offsets: tuple[tuple[TopicPartition, int], ...]
 
@@ -280,7 +280,7 @@ class ProducerErred(msgspec.Struct, frozen=True, kw_only=True):
 class IdTaken(msgspec.Struct, frozen=True):
     """initTransactions() has succeeded."""
 
-    identity: Identity
+    identity: ProducerIdentity
 
 
 TransactionalEffect = (

@@ -15,7 +15,6 @@ from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     BatchState,
     FlushAsked,
-    Identity,
     IdentityTaken,
     MetadataArrived,
     MetadataLost,
@@ -23,6 +22,7 @@ from kraftsim.clients.rules_producer_steps import (
     ProduceAnswered,
     ProduceLost,
     ProducerEffect,
+    ProducerIdentity,
     ProducerInput,
     ProducerSettings,
     RecordGiven,
@@ -52,7 +52,6 @@ from kraftsim.clients.rules_transaction_steps import (
     Meaning,
     OffsetsAccepted,
     OffsetsGiven,
-    Outcome,
     ProducerErred,
     ProducerState,
     Question,
@@ -61,6 +60,7 @@ from kraftsim.clients.rules_transaction_steps import (
     TransactionalEffect,
     TransactionalInput,
     TransactionalSettings,
+    TransactionOutcome,
     TransactionSettled,
     meaning_of,
 )
@@ -91,7 +91,7 @@ class GatedProducer(IdempotentProducer):
         """Whether a sent batch is neither acknowledged nor failed."""
         return any(batch.attempts for queue in self._queues.values() for batch in queue.batches)
 
-    def use(self, identity: Identity) -> None:
+    def use(self, identity: ProducerIdentity) -> None:
         """Continue with an identity; partitions with a lost sequence restart with it."""
         for queue in self._queues.values():
             if queue.has_lost_sequence:
@@ -150,7 +150,7 @@ class TransactionalProducer:
         self._sender = self.sender_class(settings.producer, self._may_send_to)
         self.state = ProducerState.UNINITIALISED
         self.error_code = ErrorCode.NONE
-        self.identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
         self.is_implicit = False
         """Whether the current transaction uses transaction.version 2."""
         self._transaction_version = 0
@@ -394,7 +394,10 @@ class TransactionalProducer:
                     question, {where: ErrorCode.NONE for where, _ in question.offsets}
                 )
             case EndTransaction(is_commit=is_commit):
-                self._settle(Outcome.COMMITTED if is_commit else Outcome.ABORTED, answer.identity)
+                self._settle(
+                    TransactionOutcome.COMMITTED if is_commit else TransactionOutcome.ABORTED,
+                    answer.identity,
+                )
 
     def _keep_accepted(
         self, question: Question, errors: Mapping[TopicPartition, ErrorCode]
@@ -417,13 +420,13 @@ class TransactionalProducer:
     # States
     # ----------------------------------------------------------------------------------------------
 
-    def _use(self, identity: Identity) -> None:
+    def _use(self, identity: ProducerIdentity) -> None:
         if identity != self.identity:
             self._effects.append(IdentityTaken(identity))
         self.identity = identity
         self._sender.use(identity)
 
-    def _settle(self, outcome: Outcome, identity: Identity | None) -> None:
+    def _settle(self, outcome: TransactionOutcome, identity: ProducerIdentity | None) -> None:
         """The transaction is completed; after a lost sequence the epoch is bumped next, unless
         EndTxn has done so.
         """
@@ -460,7 +463,9 @@ class TransactionalProducer:
         if was_open and self.identity is not None:
             self._effects.append(
                 TransactionSettled(
-                    outcome=Outcome.UNKNOWN, identity=self.identity, error_code=error_code
+                    outcome=TransactionOutcome.UNKNOWN,
+                    identity=self.identity,
+                    error_code=error_code,
                 )
             )
         self._drop_unsent()
@@ -481,9 +486,9 @@ class TransactionalProducer:
                 if not self._is_over_without_asking():
                     return
                 self._settle(
-                    Outcome.COMMITTED
+                    TransactionOutcome.COMMITTED
                     if self.state is ProducerState.COMMITTING
-                    else Outcome.ABORTED,
+                    else TransactionOutcome.ABORTED,
                     None,
                 )
                 continue

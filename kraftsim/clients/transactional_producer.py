@@ -38,9 +38,9 @@ from kraftsim.clients.producer_requests import (
     without_member,
 )
 from kraftsim.clients.rules_producer_steps import (
-    Identity,
     IdentityTaken,
     OutgoingRecord,
+    ProducerIdentity,
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
@@ -157,11 +157,11 @@ class TransactionalClient:
         return self._rules.state in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR)
 
     @property
-    def next_identity(self) -> Identity:
+    def next_identity(self) -> ProducerIdentity:
         """The producer id with the next epoch, which has not been assigned yet."""
         identity = self._rules.identity
         assert identity is not None, "init was called before"
-        return Identity(identity.producer_id, identity.producer_epoch + 1)
+        return ProducerIdentity(identity.producer_id, identity.producer_epoch + 1)
 
     async def init(self) -> None:
         """Initialize the transactional id: fences the previous producer, and aborts its open

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kraftsim.clients.group_consumer import GroupConsumerClient
-from kraftsim.clients.rules_group_member import GroupSettings
+from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import TransactionalClient
 from kraftsim.events.event import Event
@@ -65,7 +65,7 @@ class ClientHost:
         )
 
     def group_consumer(
-        self, client_id: str, settings: GroupSettings, *, require_stable: bool = True
+        self, client_id: str, settings: MemberSettings, *, require_stable: bool = True
     ) -> GroupConsumerClient:
         """Return a new consumer.
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
-from kraftsim.cluster.manual_faults import LOOPBACK, Done, FaultRequest, NotPossible
+from kraftsim.cluster.manual_faults import LOOPBACK, FaultDone, FaultRequest, NotPossible
 from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.probe import does_zookeeper_serve
 from kraftsim.cluster.processes import ProcessCluster
@@ -72,14 +72,14 @@ class FaultControlServer:
         finally:
             writer.close()
 
-    async def _carried_out(self, order: FaultRequest) -> Done:
+    async def _carried_out(self, order: FaultRequest) -> FaultDone:
         try:
             verb = self._verbs.get(order.verb)
             if verb is None:
                 raise NotPossible(f"unknown verb {order.verb}")
-            return Done(lines=tuple(await verb(order)))
+            return FaultDone(lines=tuple(await verb(order)))
         except (NotPossible, OSError) as error:
-            return Done(trouble=str(error))
+            return FaultDone(trouble=str(error))
         finally:
             self._on_change()
 

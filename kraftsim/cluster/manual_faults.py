@@ -40,7 +40,7 @@ class FaultRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """That of `cluster.json`."""
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FaultDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was done, a line each, or the reason why nothing was done."""
 
     lines: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def ask(data: Path, order: FaultRequest) -> Sequence[str]:
         with socket.create_connection((LOOPBACK, state.door), timeout=ANSWER_SECONDS) as door:
             door.sendall(msgspec.json.encode(structs.replace(order, secret=state.secret)) + b"\n")
             answer = door.makefile("rb").readline()
-        done = msgspec.json.decode(answer, type=Done)
+        done = msgspec.json.decode(answer, type=FaultDone)
     except (OSError, msgspec.DecodeError) as gone:
         raise NotPossible(
             f"the cluster on {data} does not answer: it is going down, or came up only now"

@@ -35,7 +35,7 @@ Response = BrokerRegistrationResponse | BrokerHeartbeatResponse | AllocateProduc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberHeartbeat:
+class OtherMachineHeartbeat:
     """The controller's answer to a heartbeat."""
 
     error: ErrorCode
@@ -86,7 +86,7 @@ class OtherMachine:
         assert isinstance(answer, BrokerRegistrationResponse), "BrokerRegistration was asked"
         return error_of(answer.error_code), answer.broker_epoch
 
-    async def beat(self, broker_epoch: int, read_offset: int) -> MemberHeartbeat:
+    async def beat(self, broker_epoch: int, read_offset: int) -> OtherMachineHeartbeat:
         """Send a heartbeat of a process that has read the metadata log up to an offset (inclusive),
         and wants to be unfenced.
         """
@@ -99,7 +99,7 @@ class OtherMachine:
             )
         )
         assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
-        return MemberHeartbeat(
+        return OtherMachineHeartbeat(
             error=error_of(answer.error_code),
             is_caught_up=answer.is_caught_up,
             is_fenced=answer.is_fenced,

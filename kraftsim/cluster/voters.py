@@ -31,7 +31,7 @@ ANSWER_MS = 3000
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedQuorum:
     """The voters as the leader of the highest epoch reports them: directory ids by node id."""
 
     leader: NodeSpec
@@ -90,12 +90,12 @@ def _controllers(spec: ClusterSpec, host_is_name: bool) -> list[NodeSpec]:
     return [spec.node(name, host_is_name=host_is_name) for name in spec.controller_names]
 
 
-async def _described(controllers: list[NodeSpec]) -> Described | None:
+async def _described(controllers: list[NodeSpec]) -> DescribedQuorum | None:
     """Ask every controller.
 
     A deposed leader that has not noticed has a lower epoch than the present one.
     """
-    found: Described | None = None
+    found: DescribedQuorum | None = None
     request = DescribeQuorumRequest(
         topics=[
             DescribeQuorumTopic(
@@ -113,7 +113,7 @@ async def _described(controllers: list[NodeSpec]) -> Described | None:
         ):
             voters = {each.replica_id: each.replica_directory_id for each in quorum.current_voters}
             observers = {each.replica_id: each.replica_directory_id for each in quorum.observers}
-            found = Described(node, quorum.leader_epoch, voters, observers)
+            found = DescribedQuorum(node, quorum.leader_epoch, voters, observers)
     return found
 
 

@@ -6,7 +6,7 @@ import time
 
 from kraftsim.conformance.expect import expect_error
 from kraftsim.conformance.peer import Peer
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
@@ -99,7 +99,7 @@ def produce_versions(target: Target) -> list[int]:
     ]
 
 
-def filled_topic(target: Target, batches: int, records: int = 1) -> Topic:
+def filled_topic(target: Target, batches: int, records: int = 1) -> TargetTopic:
     """Create a topic whose only partition contains so many batches of so many records."""
     topic = target.topic()
     with target.peer(topic.leader) as peer:

@@ -8,7 +8,7 @@ from kraftsim.conformance.expect import Unmet, expect_error
 from kraftsim.conformance.group_client import GroupClient, with_retries
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.errors import ErrorCode
 from protocol.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -21,7 +21,7 @@ REBALANCE_MS: Final = 60_000
 Owned = dict[bytes, tuple[int, ...]]
 
 
-class ConsumerMember:
+class ConsumerGroupMember:
     """One member. `owned` is its assignment, which it takes as soon as it receives it."""
 
     def __init__(
@@ -100,11 +100,11 @@ class ConsumerGroupClient:
         asked = ConsumerGroupHeartbeatRequest(**{"group_id": self.group_id, **fields})  # type: ignore[arg-type]
         return self.peer.ask(asked, version, ConsumerGroupHeartbeatResponse)
 
-    def member(self, name: str, *topics: Topic, **fields: object) -> ConsumerMember:
+    def member(self, name: str, *topics: TargetTopic, **fields: object) -> ConsumerGroupMember:
         """Return a member that has not joined yet."""
-        return ConsumerMember(self, name, [topic.name for topic in topics], **fields)
+        return ConsumerGroupMember(self, name, [topic.name for topic in topics], **fields)
 
-    def settle(self, *members: ConsumerMember, wanted: list[Owned]) -> None:
+    def settle(self, *members: ConsumerGroupMember, wanted: list[Owned]) -> None:
         """Let members send heartbeats until each has its expected partitions.
 
         Raises Unmet if two ever own the same, or after a time-out.
@@ -122,7 +122,7 @@ class ConsumerGroupClient:
             "the assignments of all members",
         )
 
-    def _look(self, members: tuple[ConsumerMember, ...]) -> None:
+    def _look(self, members: tuple[ConsumerGroupMember, ...]) -> None:
         taken: dict[tuple[bytes, int], str] = {}
         for member in members:
             for topic_id, numbers in member.owned.items():

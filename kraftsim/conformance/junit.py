@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from xml.etree import ElementTree
 
-from kraftsim.conformance.runner import Finding, Verdict
+from kraftsim.conformance.runner import RequirementFinding, RequirementVerdict
 
 NAME = "kraftsim conformance"
 NOT_FOR_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_xml(
-    findings: Sequence[Finding], properties: Mapping[str, str], started_at: str, lost: str = ""
+    findings: Sequence[RequirementFinding],
+    properties: Mapping[str, str],
+    started_at: str,
+    lost: str = "",
 ) -> bytes:
     """Return the document.
 
@@ -40,7 +43,7 @@ def junit_xml(
 
 
 def _suite(
-    label: str, findings: list[Finding], properties: Mapping[str, str], started_at: str
+    label: str, findings: list[RequirementFinding], properties: Mapping[str, str], started_at: str
 ) -> ElementTree.Element:
     title = findings[0].requirement.section.title
     suite = ElementTree.Element(
@@ -78,7 +81,7 @@ def _add_properties(suite: ElementTree.Element, properties: Mapping[str, str]) -
         ElementTree.SubElement(rows, "property", {"name": name, "value": _clean(value)})
 
 
-def _case(finding: Finding) -> ElementTree.Element:
+def _case(finding: RequirementFinding) -> ElementTree.Element:
     of = finding.requirement
     class_name = f"conformance.{of.section.chapter}.{of.section.section}"
     case = ElementTree.Element(
@@ -89,9 +92,9 @@ def _case(finding: Finding) -> ElementTree.Element:
             "time": f"{finding.seconds:.3f}",
         },
     )
-    if finding.verdict is Verdict.SKIPPED:
+    if finding.verdict is RequirementVerdict.SKIPPED:
         ElementTree.SubElement(case, "skipped", {"message": _clean(finding.why)})
-    if finding.verdict is Verdict.UNMET:
+    if finding.verdict is RequirementVerdict.UNMET:
         failure = ElementTree.SubElement(
             case, "failure", {"message": _clean(finding.why), "type": "Unmet"}
         )
@@ -104,15 +107,17 @@ def _case(finding: Finding) -> ElementTree.Element:
     return case
 
 
-def _counts(findings: Sequence[Finding], *, with_skipped: bool) -> dict[str, str]:
+def _counts(findings: Sequence[RequirementFinding], *, with_skipped: bool) -> dict[str, str]:
     counts = {
         "tests": str(len(findings)),
-        "failures": str(sum(finding.verdict is Verdict.UNMET for finding in findings)),
+        "failures": str(sum(finding.verdict is RequirementVerdict.UNMET for finding in findings)),
         "errors": "0",
         "time": f"{sum(finding.seconds for finding in findings):.3f}",
     }
     if with_skipped:
-        counts["skipped"] = str(sum(finding.verdict is Verdict.SKIPPED for finding in findings))
+        counts["skipped"] = str(
+            sum(finding.verdict is RequirementVerdict.SKIPPED for finding in findings)
+        )
     return counts
 
 

@@ -18,7 +18,7 @@ from kraftsim.conformance.batches import (
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetched_records
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
@@ -52,13 +52,13 @@ def _old_versions(target: Target) -> list[int]:
     return found
 
 
-def _batches(target: Target, topic: Topic) -> list[RecordBatch]:
+def _batches(target: Target, topic: TargetTopic) -> list[RecordBatch]:
     """Return the content of the log, as a current consumer reads it."""
     return list(split_batches(fetched_records(target, topic)))
 
 
 def _refused(
-    target: Target, records: bytes, error: ErrorCode, what: str, topic: Topic | None = None
+    target: Target, records: bytes, error: ErrorCode, what: str, topic: TargetTopic | None = None
 ) -> None:
     """A message set is rejected in every old version, and the log is unchanged."""
     topic = topic or target.topic()

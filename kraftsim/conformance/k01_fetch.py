@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kraftsim.conformance.batches import batch, filled_topic, produce
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -40,7 +40,7 @@ Change = Callable[[FetchPartition], None]
 
 
 def fetch_request(
-    topic: Topic,
+    topic: TargetTopic,
     version: int,
     offset: int = 0,
     *,
@@ -67,7 +67,9 @@ def fetch_request(
     )
 
 
-def fetch_one(target: Target, topic: Topic, asked: FetchRequest, version: int) -> PartitionData:
+def fetch_one(
+    target: Target, topic: TargetTopic, asked: FetchRequest, version: int
+) -> PartitionData:
     """Send the request to the leader, and return the row of the only partition."""
     with target.peer(topic.leader) as peer:
         answer = peer.ask(asked, version, FetchResponse)
@@ -79,7 +81,7 @@ def fetch_one(target: Target, topic: Topic, asked: FetchRequest, version: int) -
     return answer.responses[0].partitions[0]
 
 
-def fetched_records(target: Target, topic: Topic) -> bytes:
+def fetched_records(target: Target, topic: TargetTopic) -> bytes:
     """Return the content of the only partition of a small topic, in message format 2 and without a
     partial batch at the end.
     """
@@ -97,7 +99,7 @@ def _first_offsets(row: PartitionData) -> list[int]:
 
 def _refused(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     error: ErrorCode,
     what: str,
     versions: list[int],
@@ -231,7 +233,7 @@ def out_of_range(target: Target) -> None:
 )
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
-    absent = Topic(name=target.fresh_name("absent"), topic_id=NO_ID, leader=topic.leader)
+    absent = TargetTopic(name=target.fresh_name("absent"), topic_id=NO_ID, leader=topic.leader)
     by_name = [version for version in _versions(target) if version < IDS_SINCE]
     _refused(target, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "an unknown topic", by_name)
     _refused(

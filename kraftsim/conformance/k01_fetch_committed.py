@@ -12,7 +12,7 @@ from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
 from kraftsim.conformance.marker_client import TransactionAt, end_at, expect_seen, read_at, seen
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import READ_COMMITTED, READ_UNCOMMITTED, PartitionData
@@ -42,7 +42,11 @@ def _versions(target: Target) -> list[int]:
 
 
 def _latest(
-    target: Target, topic: Topic, version: int, isolation: int, timestamp: int = LATEST_TIMESTAMP
+    target: Target,
+    topic: TargetTopic,
+    version: int,
+    isolation: int,
+    timestamp: int = LATEST_TIMESTAMP,
 ) -> int:
     rows = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     asked = ListOffsetsRequest(

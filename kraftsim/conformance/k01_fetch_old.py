@@ -19,7 +19,7 @@ from kraftsim.conformance.k01_fetch import (
     fetch_request,
 )
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchResponse, FetchTopic, PartitionData
@@ -53,7 +53,11 @@ def _magic(version: int) -> int:
 
 
 def _read(
-    target: Target, topic: Topic, version: int, offset: int = 0, partition_max_bytes: int = PLENTY
+    target: Target,
+    topic: TargetTopic,
+    version: int,
+    offset: int = 0,
+    partition_max_bytes: int = PLENTY,
 ) -> tuple[PartitionData, list[OldMessage]]:
     """Fetch the only partition, and return its row with its messages, after checking their format
     and checksums.
@@ -94,7 +98,9 @@ def _expected(
     ]
 
 
-def _topic_with(target: Target, *batches: bytes, configs: Mapping[str, str] | None = None) -> Topic:
+def _topic_with(
+    target: Target, *batches: bytes, configs: Mapping[str, str] | None = None
+) -> TargetTopic:
     topic = target.topic(configs=configs)
     with target.peer(topic.leader) as peer:
         for records in batches:
@@ -106,7 +112,7 @@ def _topic_with(target: Target, *batches: bytes, configs: Mapping[str, str] | No
 
 def _refused(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     error: ErrorCode,
     versions: list[int],
     *,

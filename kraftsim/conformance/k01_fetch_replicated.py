@@ -22,7 +22,7 @@ from kraftsim.conformance.k01_fetch import (
 )
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceResponse, ProduceResponse
@@ -56,7 +56,7 @@ class Followed:
     """
 
     target: Target
-    topic: Topic
+    topic: TargetTopic
     follower: ThrowAwayBroker
 
     def produce(self, acks: int = LEADER) -> PartitionProduceResponse:
@@ -129,7 +129,7 @@ def _followed(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
                     f"{made.error_message}"
                 )
             try:
-                known = Topic(
+                known = TargetTopic(
                     name=name,
                     topic_id=bytes(made.topic_id),
                     leader=leader.leader,

@@ -11,7 +11,7 @@ from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import IDS_SINCE, LONG_MS, PLENTY, SESSIONS_SINCE
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -28,13 +28,13 @@ from protocol.records.batches import split_batches
 REQUIREMENTS = Requirements("fetch", 3, "Fetch sessions")
 SESSION = "KIP-227; kafka.server.FetchSession"
 LAST_SESSION_EPOCH = 2**31 - 1
-Wish = tuple[Topic, int]
+Wish = tuple[TargetTopic, int]
 Row = tuple[str, int, list[int]]
 """Topic name, error, and the base offsets of the batches."""
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSessionUnderTest:
     """A session on one connection. `epoch` is that of the next request."""
 
     peer: Peer
@@ -45,7 +45,7 @@ class Session:
     def ask(
         self,
         *wishes: Wish,
-        forgotten: Sequence[Topic] = (),
+        forgotten: Sequence[TargetTopic] = (),
         epoch: int | None = None,
         partition_max_bytes: int = PLENTY,
     ) -> FetchResponse:
@@ -78,7 +78,7 @@ class Session:
             self.epoch = self.epoch + 1 if epoch is None else self.epoch
         return answer
 
-    def rows(self, answer: FetchResponse, *topics: Topic) -> list[Row]:
+    def rows(self, answer: FetchResponse, *topics: TargetTopic) -> list[Row]:
         """Return the rows of a response with their topic names."""
         expect_error(
             answer.error_code, ErrorCode.NONE, f"version {self.version}: the top-level error"
@@ -112,7 +112,7 @@ def opened(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     for version in _versions(target):
         with target.peer(topic.leader) as peer:
-            session = Session(peer, version)
+            session = FetchSessionUnderTest(peer, version)
             expect_equal(
                 session.rows(session.ask((topic, 0)), topic),
                 [(topic.name, 0, [0, 1])],
@@ -131,7 +131,7 @@ def only_news(target: Target) -> None:
     one = filled_topic(target, batches=1)
     with target.peer(one.leader) as peer:
         other = _beside(target, one)
-        session = Session(peer, version)
+        session = FetchSessionUnderTest(peer, version)
         session.ask((one, 1), (other, 1))
         expect_equal(session.rows(session.ask(), one, other), [], "nothing has changed")
         produce(peer, other.name, batch(1))
@@ -168,7 +168,7 @@ def added_and_forgotten(target: Target) -> None:
         one = filled_topic(target, batches=1)
         other = _beside(target, one)
         with target.peer(one.leader) as peer:
-            session = Session(peer, version)
+            session = FetchSessionUnderTest(peer, version)
             session.ask((one, 1))
             returned = session.rows(session.ask((other, 1)), one, other)
             expect_equal(
@@ -194,7 +194,7 @@ def wrong_epoch(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
         with target.peer(topic.leader) as peer:
-            session = Session(peer, version)
+            session = FetchSessionUnderTest(peer, version)
             session.ask((topic, 1))
             for epoch in (2, 7, LAST_SESSION_EPOCH):
                 answer = session.ask((topic, 1), epoch=epoch)
@@ -229,7 +229,7 @@ def closed(target: Target) -> None:
     for version in _versions(target):
         for epoch in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
             with target.peer(topic.leader) as peer:
-                session = Session(peer, version)
+                session = FetchSessionUnderTest(peer, version)
                 session.ask((topic, 0))
                 number = session.number
                 answer = session.ask((topic, 0), epoch=epoch)
@@ -264,7 +264,7 @@ def names_and_ids(target: Target) -> None:
     by_name = target.newest(ApiKey.FETCH, until=IDS_SINCE - 1)
     for first, then in ((by_name, newest), (newest, by_name)) if newest >= IDS_SINCE else ():
         with target.peer(topic.leader) as peer:
-            session = Session(peer, first)
+            session = FetchSessionUnderTest(peer, first)
             session.ask((topic, 1))
             session.version = then
             answer = session.ask()
@@ -285,7 +285,7 @@ def errors_are_repeated(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     topic = filled_topic(target, batches=2)
     with target.peer(topic.leader) as peer:
-        session = Session(peer, version)
+        session = FetchSessionUnderTest(peer, version)
         error = ErrorCode.OFFSET_OUT_OF_RANGE
         for which in ("first", "second", "third"):
             answer = session.ask((topic, 1000)) if which == "first" else session.ask()
@@ -307,7 +307,7 @@ def emptied(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
         with target.peer(topic.leader) as peer:
-            session = Session(peer, version)
+            session = FetchSessionUnderTest(peer, version)
             session.ask((topic, 1))
             number = session.number
             answer = session.ask(forgotten=[topic])
@@ -334,7 +334,7 @@ def fair(target: Target) -> None:
     one = filled_topic(target, batches=1)
     other = _beside(target, one)
     with target.peer(one.leader) as peer:
-        session = Session(peer, version)
+        session = FetchSessionUnderTest(peer, version)
         session.ask((one, 0), (other, 1))
         produce(peer, one.name, batch(1))
         expect_equal(
@@ -359,7 +359,7 @@ def beyond_connections(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     topic = filled_topic(target, batches=1)
     with target.peer(topic.leader) as peer:
-        session = Session(peer, version)
+        session = FetchSessionUnderTest(peer, version)
         session.ask((topic, 1))
     with target.peer(topic.leader) as reader, target.peer(topic.leader) as writer:
         asked = FetchRequest(
@@ -376,7 +376,7 @@ def beyond_connections(target: Target) -> None:
         expect_equal(session.rows(answer, topic), [(topic.name, 0, [1])], "rows of the response")
 
 
-def _beside(target: Target, topic: Topic) -> Topic:
+def _beside(target: Target, topic: TargetTopic) -> TargetTopic:
     """Return another topic with one batch whose leader is the same broker."""
     other = filled_topic(target, batches=1)
     while other.leader != topic.leader:

@@ -9,7 +9,7 @@ from kraftsim.conformance.batches import filled_topic
 from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.k01_fetch import IDS_SINCE, NO_ID, PLENTY, SESSIONS_SINCE
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -30,7 +30,7 @@ LISTS_SINCE = 4
 
 
 def _asked(
-    topic: Topic, version: int, *partitions: int, offset: int = END, absent: str = ""
+    topic: TargetTopic, version: int, *partitions: int, offset: int = END, absent: str = ""
 ) -> list[FetchTopic]:
     """Fetch partitions of a topic; before them one of an unknown topic."""
     rows = [
@@ -53,7 +53,7 @@ def _asked(
 
 def _answered(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     version: int,
     topics: list[FetchTopic],
     *,

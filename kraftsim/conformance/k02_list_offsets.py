@@ -7,7 +7,7 @@ UnifiedLog.fetchOffsetByTimestamp.
 from kraftsim.conformance.batches import produce
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
@@ -43,7 +43,7 @@ BATCH_TIMESTAMPS = ((1000, 1010), (3000, 3010), (2000, 2010), (5000, 5010))
 
 
 def _ask(
-    target: Target, topic: Topic, version: int, *rows: ListOffsetsPartition
+    target: Target, topic: TargetTopic, version: int, *rows: ListOffsetsPartition
 ) -> list[ListOffsetsPartitionResponse]:
     asked = ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID,
@@ -54,13 +54,15 @@ def _ask(
     return [row for each in answer.topics for row in each.partitions]
 
 
-def _at(target: Target, topic: Topic, version: int, timestamp: int) -> ListOffsetsPartitionResponse:
+def _at(
+    target: Target, topic: TargetTopic, version: int, timestamp: int
+) -> ListOffsetsPartitionResponse:
     return _ask(
         target, topic, version, ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     )[0]
 
 
-def _timed_topic(target: Target) -> Topic:
+def _timed_topic(target: Target) -> TargetTopic:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         for timestamps in BATCH_TIMESTAMPS:
@@ -211,7 +213,7 @@ def without_tiers(target: Target) -> None:
 )
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
-    absent = Topic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
+    absent = TargetTopic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
     for version in target.versions(ApiKey.LIST_OFFSETS):
         for place, partition in ((absent, 0), (topic, 4)):
             row = _ask(

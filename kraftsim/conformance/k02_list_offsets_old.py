@@ -8,7 +8,7 @@ removed it).
 from kraftsim.conformance.batches import batch, produce, wall_ms
 from kraftsim.conformance.expect import Inapplicable, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
@@ -31,7 +31,11 @@ SEGMENT_BYTES = 100
 
 
 def _ask(
-    target: Target, topic: Topic, timestamp: int, count: int, partitions: tuple[int, ...] = (0,)
+    target: Target,
+    topic: TargetTopic,
+    timestamp: int,
+    count: int,
+    partitions: tuple[int, ...] = (0,),
 ) -> list[ListOffsetsPartitionResponse]:
     if target.range_of(ApiKey.LIST_OFFSETS)[0] > 0:
         raise Inapplicable("version 0 is not offered")
@@ -47,13 +51,13 @@ def _ask(
     return answer.topics[0].partitions
 
 
-def _offsets(target: Target, topic: Topic, timestamp: int, count: int) -> list[int]:
+def _offsets(target: Target, topic: TargetTopic, timestamp: int, count: int) -> list[int]:
     (row,) = _ask(target, topic, timestamp, count)
     expect_error(row.error_code, ErrorCode.NONE, f"timestamp {timestamp}, {count} offsets")
     return row.old_style_offsets
 
 
-def _in_segments(target: Target) -> Topic:
+def _in_segments(target: Target) -> TargetTopic:
     """Create a topic with a batch of two records in each of four segments."""
     topic = target.topic(configs={"segment.bytes": str(SEGMENT_BYTES)})
     with target.peer(topic.leader) as peer:

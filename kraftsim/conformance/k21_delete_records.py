@@ -6,7 +6,7 @@ Source: KIP-107; KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteReco
 from kraftsim.conformance.batches import produce
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -37,7 +37,7 @@ RECORDS = 10
 FETCH_BY_NAME = 12
 
 
-def _topic(target: Target, configs: dict[str, str] | None = None) -> Topic:
+def _topic(target: Target, configs: dict[str, str] | None = None) -> TargetTopic:
     """Create a topic with ten records in five batches."""
     topic = target.topic(configs=configs)
     with target.peer(topic.leader) as peer:
@@ -53,7 +53,13 @@ def _topic(target: Target, configs: dict[str, str] | None = None) -> Topic:
 
 
 def _delete(
-    target: Target, topic: Topic, offset: int, version: int, *, partition: int = 0, name: str = ""
+    target: Target,
+    topic: TargetTopic,
+    offset: int,
+    version: int,
+    *,
+    partition: int = 0,
+    name: str = "",
 ) -> DeleteRecordsPartitionResult:
     row = DeleteRecordsPartition(partition_index=partition, offset=offset)
     asked = DeleteRecordsRequest(
@@ -66,7 +72,7 @@ def _delete(
     return answer.topics[0].partitions[0]
 
 
-def _beginning(target: Target, topic: Topic) -> int:
+def _beginning(target: Target, topic: TargetTopic) -> int:
     rows = [ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_TIMESTAMP)]
     asked = ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=topic.name, partitions=rows)]

@@ -7,7 +7,7 @@ LeaderEpochFileCache.endOffsetFor.
 from kraftsim.conformance.batches import produce
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k23_offset_for_leader_epoch import (
@@ -30,7 +30,7 @@ UNKNOWN = -1
 
 def _ask(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     version: int,
     asked_epoch: int,
     *,
@@ -49,7 +49,7 @@ def _ask(
         return peer.ask(asked, version, OffsetForLeaderEpochResponse).topics[0].partitions[0]
 
 
-def _topic(target: Target) -> Topic:
+def _topic(target: Target) -> TargetTopic:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         expect_error(

@@ -6,7 +6,7 @@ Source: KIP-664; KafkaApis.handleDescribeProducersRequest.
 from kraftsim.conformance.batches import batch, produce, wall_ms
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k61_describe_producers import (
@@ -23,7 +23,9 @@ AN_ID, ANOTHER_ID = 4000, 4001
 MINUTE_MS = 60_000
 
 
-def _ask(target: Target, topic: Topic, partition: int = 0) -> DescribeProducersPartitionResult:
+def _ask(
+    target: Target, topic: TargetTopic, partition: int = 0
+) -> DescribeProducersPartitionResult:
     with target.peer(topic.leader) as peer:
         asked = DescribeProducersRequest(
             topics=[DescribeProducersTopic(name=topic.name, partition_indexes=[partition])]
@@ -80,7 +82,7 @@ def producers(target: Target) -> None:
 )
 def unknown(target: Target) -> None:
     topic = target.topic()
-    absent = Topic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
+    absent = TargetTopic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
     for asked, partition, words in (
         (absent, 0, "This server does not host this topic-partition."),
         (topic, 9, None),
@@ -111,6 +113,6 @@ def invalid(target: Target) -> None:
         ("", "the empty string is not allowed"),
         (".", "'.' is not allowed"),
     ):
-        row = _ask(target, Topic(name=name, topic_id=bytes(16), leader=topic.leader))
+        row = _ask(target, TargetTopic(name=name, topic_id=bytes(16), leader=topic.leader))
         expect_error(row.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r}")
         expect_equal(row.error_message, f"Topic name is invalid: {why}", f"topic {name!r}: message")

@@ -4,11 +4,15 @@ Source: KIP-1251; ConsumerGroup.{validateOffsetCommit, createAssignmentEpochVali
 against Apache Kafka 4.2.0, 4.3.0 and 4.4.0.
 """
 
-from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerMember, rows_of
+from kraftsim.conformance.consumer_group_client import (
+    ConsumerGroupClient,
+    ConsumerGroupMember,
+    rows_of,
+)
 from kraftsim.conformance.expect import expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (
@@ -28,8 +32,8 @@ ACCEPTED, STALE, ILLEGAL = 0, int(ErrorCode.STALE_MEMBER_EPOCH), int(ErrorCode.I
 
 def commit(
     group: ConsumerGroupClient,
-    topic: Topic,
-    member: ConsumerMember,
+    topic: TargetTopic,
+    member: ConsumerGroupMember,
     epoch: int,
     *numbers: int,
     version: int = BY_NAME,
@@ -56,7 +60,9 @@ def commit(
     return [row.error_code for row in answer.topics[0].partitions]
 
 
-def shared(group: ConsumerGroupClient, topic: Topic) -> tuple[ConsumerMember, ConsumerMember, int]:
+def shared(
+    group: ConsumerGroupClient, topic: TargetTopic
+) -> tuple[ConsumerGroupMember, ConsumerGroupMember, int]:
     """Let two members share four partitions; the second one joins later.
 
     Return them and the epoch in which the first one was alone.

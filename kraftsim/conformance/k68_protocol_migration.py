@@ -21,7 +21,7 @@ from kraftsim.conformance.group_client import (
 from kraftsim.conformance.k68_consumer_group_heartbeat import commit, described, fetch
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
@@ -58,7 +58,7 @@ class OldMember:
     """A member with the classic protocol: a cooperative consumer (KIP-429)."""
 
     group_client: ConsumerGroupClient
-    topic: Topic
+    topic: TargetTopic
     instance_id: str | None = None
     member_id: str = ""
     generation_id: int = -1
@@ -178,7 +178,7 @@ class OldMember:
 
 def old_group(
     group_client: ConsumerGroupClient,
-    topic: Topic,
+    topic: TargetTopic,
     numbers: tuple[int, ...],
     instance_id: str | None = None,
 ) -> OldMember:
@@ -191,7 +191,7 @@ def old_group(
 
 def shared(
     group_client: ConsumerGroupClient,
-    topic: Topic,
+    topic: TargetTopic,
     wanted: list[tuple[int, ...]],
     old: list[OldMember],
     *new: str,

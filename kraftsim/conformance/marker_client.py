@@ -7,7 +7,7 @@ from typing import Final
 from kraftsim.conformance.batches import ALL, batch, produce_request
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.transactional_id import Producer, TransactionalId
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -37,7 +37,7 @@ of aborted transactions.
 class TransactionAt:
     """A producer with its own transactional id, and one partition that it writes to."""
 
-    def __init__(self, target: Target, topic: Topic) -> None:
+    def __init__(self, target: Target, topic: TargetTopic) -> None:
         self.target = target
         self.topic = topic
         self.id = TransactionalId(target)
@@ -125,7 +125,7 @@ def write_markers(
 
 def end_at(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     producer: Producer,
     *,
     commits: bool = True,
@@ -142,7 +142,7 @@ def end_at(
 
 def read_at(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     offset: int,
     *,
     version: int = 12,
@@ -171,7 +171,7 @@ def seen(row: PartitionData) -> Seen:
 
 def expect_seen(
     target: Target,
-    topic: Topic,
+    topic: TargetTopic,
     offset: int,
     expected: Seen,
     what: str,
@@ -189,7 +189,7 @@ def expect_seen(
     )
 
 
-def described_producer(target: Target, topic: Topic, producer_id: int) -> ProducerState:
+def described_producer(target: Target, topic: TargetTopic, producer_id: int) -> ProducerState:
     """Return the leader's state of a producer. Raises Unmet if there is none."""
     with target.peer(topic.leader) as peer:
         asked = DescribeProducersRequest(

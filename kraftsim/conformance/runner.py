@@ -17,7 +17,7 @@ CHECK_SECONDS = 60.0
 ALIVE_SECONDS = 10.0
 
 
-class Verdict(Enum):
+class RequirementVerdict(Enum):
     """The result of a check."""
 
     MET = "met"
@@ -26,7 +26,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class RequirementFinding:
     """The result of one check. `why` is empty if the requirement is met.
 
     It contains what was checked (`what`), the `expected` value and the actual one (`came`);
@@ -34,7 +34,7 @@ class Finding:
     """
 
     requirement: Requirement
-    verdict: Verdict
+    verdict: RequirementVerdict
     why: str = ""
     what: str = ""
     expected: str = ""
@@ -45,7 +45,7 @@ class Finding:
     @property
     def is_met(self) -> bool:
         """Whether the node meets the requirement."""
-        return self.verdict is Verdict.MET
+        return self.verdict is RequirementVerdict.MET
 
     def as_row(self) -> dict[str, object]:
         """Return the result as plain values."""
@@ -70,7 +70,9 @@ class NodeLost(OSError):
     """The node responded before, and no longer does."""
 
 
-def check(requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS) -> Finding:
+def check(
+    requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS
+) -> RequirementFinding:
     """Run one check.
 
     A malformed response and a closed connection are results, too; a refused connection is an
@@ -81,9 +83,9 @@ def check(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
     try:
         requirement.check(target)
     except Inapplicable as lack:
-        return Finding(
+        return RequirementFinding(
             requirement=requirement,
-            verdict=Verdict.SKIPPED,
+            verdict=RequirementVerdict.SKIPPED,
             why=str(lack),
             seconds=time.monotonic() - started,
         )
@@ -100,14 +102,16 @@ def check(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
     except MalformedMessage as trouble:
         unmet = Unmet("a response is malformed", "a valid response", str(trouble))
     else:
-        return Finding(
-            requirement=requirement, verdict=Verdict.MET, seconds=time.monotonic() - started
+        return RequirementFinding(
+            requirement=requirement,
+            verdict=RequirementVerdict.MET,
+            seconds=time.monotonic() - started,
         )
     finally:
         target.end()
-    return Finding(
+    return RequirementFinding(
         requirement=requirement,
-        verdict=Verdict.UNMET,
+        verdict=RequirementVerdict.UNMET,
         why=str(unmet),
         what=unmet.what,
         expected=unmet.expected,
@@ -123,7 +127,7 @@ def check_all(
     release: str = "",
     seconds: float = CHECK_SECONDS,
     before: Callable[[Requirement], None] = lambda requirement: None,
-) -> Iterator[Finding]:
+) -> Iterator[RequirementFinding]:
     """Run the checks in order and yield each result at once; `before` is called with each check
     when it starts.
 
@@ -136,12 +140,14 @@ def check_all(
                 f"applies {requirement.releases()}; the node is checked as "
                 f"{release or 'the newest release'}"
             )
-            yield Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=why)
+            yield RequirementFinding(
+                requirement=requirement, verdict=RequirementVerdict.SKIPPED, why=why
+            )
             continue
         before(requirement)
         finding = check(requirement, target, seconds)
         yield finding
-        if finding.verdict is Verdict.UNMET:
+        if finding.verdict is RequirementVerdict.UNMET:
             require_alive(target, requirement.label)
 
 

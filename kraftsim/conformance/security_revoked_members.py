@@ -22,7 +22,7 @@ from kraftsim.conformance.security_rights import (
     rule,
     ruled,
 )
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -59,7 +59,7 @@ def described(group_client: GroupClient) -> tuple[str, int]:
 
 
 def errors_of_member(
-    group_client: GroupClient, peer: Peer, joined: JoinGroupResponse, topic: Topic
+    group_client: GroupClient, peer: Peer, joined: JoinGroupResponse, topic: TargetTopic
 ) -> dict[str, int]:
     """Send every request of a member, in every version; return the errors."""
     target, member_id, generation_id = group_client.target, joined.member_id, joined.generation_id

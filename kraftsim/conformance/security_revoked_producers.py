@@ -28,7 +28,7 @@ from kraftsim.conformance.security_rights import (
     rule,
     ruled,
 )
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.transactional_id import (
     BUSY,
     TIMEOUT_MS,
@@ -73,8 +73,8 @@ class Work:
 
     transactional_id: TransactionalId
     producer: Producer
-    topic: Topic
-    other: Topic
+    topic: TargetTopic
+    other: TargetTopic
     """A topic whose ACL alice keeps."""
     group_id: str
 
@@ -185,7 +185,7 @@ class Work:
         return found
 
 
-def _is_about(row: TxnOffsetCommitResponseTopic, topic: Topic) -> bool:
+def _is_about(row: TxnOffsetCommitResponseTopic, topic: TargetTopic) -> bool:
     """Return whether a row of a response belongs to a topic: by its name, or in later versions by
     its id.
     """

@@ -16,7 +16,7 @@ from kraftsim.conformance.peer import Peer, request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_login import log_in, sasl_peer
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -211,7 +211,7 @@ def ruled(target: Target, *rules: AclCreation) -> Iterator[Peer]:
                 )
 
 
-def produced(peer: Peer, topic: Topic, acks: int = -1) -> int:
+def produced(peer: Peer, topic: TargetTopic, acks: int = -1) -> int:
     """Produce one record and return the error of its partition."""
     row = TopicProduceData(
         name=topic.name, partition_data=[PartitionProduceData(index=0, records=batch())]
@@ -222,7 +222,7 @@ def produced(peer: Peer, topic: Topic, acks: int = -1) -> int:
     return answer.responses[0].partition_responses[0].error_code
 
 
-def fetched(peer: Peer, topic: Topic, replica_id: int = -1) -> int:
+def fetched(peer: Peer, topic: TargetTopic, replica_id: int = -1) -> int:
     """Fetch and return the error of the partition."""
     row = FetchTopic(
         topic=topic.name, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)]
@@ -237,7 +237,7 @@ def fetched(peer: Peer, topic: Topic, replica_id: int = -1) -> int:
     )
 
 
-def offset_error(peer: Peer, topic: Topic) -> int:
+def offset_error(peer: Peer, topic: TargetTopic) -> int:
     """List an offset and return the error."""
     row = ListOffsetsTopic(
         name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
@@ -262,7 +262,7 @@ def metadata(
 
 
 def expect_errors(
-    peer: Peer, topic: Topic, *, produce: int, fetch: int, offsets: int, what: str
+    peer: Peer, topic: TargetTopic, *, produce: int, fetch: int, offsets: int, what: str
 ) -> None:
     """Three requests end with these errors."""
     found = {

@@ -23,7 +23,7 @@ from kraftsim.conformance.security_rights import (
     ruled,
 )
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.acls import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -42,14 +42,14 @@ VERSIONS = (11, 13, 15)
 VERSION = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 WAIT_MS = 15_000
-NO_TOPICS: tuple[Topic, ...] = ()
+NO_TOPICS: tuple[TargetTopic, ...] = ()
 REFUSED = TOPIC_FAILED, 0
 
 
-class Session:
+class SecuritySession:
     """One fetch session of the leader of some topics, usable over any connection."""
 
-    def __init__(self, version: int, topics: tuple[Topic, ...]) -> None:
+    def __init__(self, version: int, topics: tuple[TargetTopic, ...]) -> None:
         self.version = version
         self._topics = {name: topic for topic in topics for name in (topic.name, topic.topic_id)}
         self.session_id, self._epoch = 0, 0
@@ -57,7 +57,7 @@ class Session:
     def ask(
         self,
         peer: Peer,
-        topics: tuple[Topic, ...] = NO_TOPICS,
+        topics: tuple[TargetTopic, ...] = NO_TOPICS,
         *,
         replica_id: int = CONSUMER,
         skip: int = 0,
@@ -84,7 +84,7 @@ class Session:
         return answer
 
     def found(
-        self, peer: Peer, topics: tuple[Topic, ...] = NO_TOPICS, *, replica_id: int = CONSUMER
+        self, peer: Peer, topics: tuple[TargetTopic, ...] = NO_TOPICS, *, replica_id: int = CONSUMER
     ) -> list[tuple[str, int, int]]:
         """Send the next Fetch; return topic name, error and whether there are records (1) for each
         topic of the response, in its order.
@@ -98,7 +98,7 @@ class Session:
         return rows
 
 
-def filled_topics(target: Target, count: int) -> tuple[Topic, ...]:
+def filled_topics(target: Target, count: int) -> tuple[TargetTopic, ...]:
     """Create topics with one record each. Raises Inapplicable without an authorizer."""
     require_authorizer(target)
     topics = tuple(target.topic() for _ in range(count))
@@ -128,7 +128,7 @@ def bob(target: Target) -> Peer:
 def continued_by_another(target: Target) -> None:
     (topic,) = filled_topics(target, 1)
     for version in VERSIONS:
-        session = Session(version, (topic,))
+        session = SecuritySession(version, (topic,))
         with ruled(target, rule(topic.name, READ)) as alice, bob(target) as other:
             expect_equal(
                 session.found(alice, (topic,)), [(topic.name, 0, 1)], f"Fetch v{version} of alice"
@@ -156,7 +156,7 @@ def continued_by_another(target: Target) -> None:
 def right_changed(target: Target) -> None:
     topics = mine, other = filled_topics(target, 2)
     for version in VERSIONS:
-        session = Session(version, topics)
+        session = SecuritySession(version, topics)
         with ruled(target, rule(mine.name, READ)) as alice:
             expect_equal(
                 session.found(alice, (other, mine)),
@@ -191,7 +191,7 @@ def right_changed(target: Target) -> None:
 def follower_within_session(target: Target) -> None:
     topics = mine, other = filled_topics(target, 2)
     for version in VERSIONS:
-        session = Session(version, topics)
+        session = SecuritySession(version, topics)
         with ruled(target, rule(mine.name, READ)) as alice, bob(target) as stranger:
             session.found(alice, (mine, other))
             for who, peer in (("alice", alice), ("bob", stranger)):
@@ -211,7 +211,7 @@ def follower_within_session(target: Target) -> None:
 )
 def errors_of_sessions(target: Target) -> None:
     (topic,) = filled_topics(target, 1)
-    session, absent = Session(VERSION, (topic,)), Session(VERSION, (topic,))
+    session, absent = SecuritySession(VERSION, (topic,)), SecuritySession(VERSION, (topic,))
     with ruled(target, rule(topic.name, READ)) as alice, bob(target) as other:
         session.found(alice, (topic,))
         answer = session.ask(other, (topic,), skip=7)

@@ -39,7 +39,7 @@ TOPIC_IDS_SINCE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class TargetTopic:
     """A topic created for one check.
 
     `leader` is the address of the leader of its partition 0, `leader_id` its id.
@@ -162,7 +162,7 @@ class Target:
 
     def topic(
         self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = ""
-    ) -> Topic:
+    ) -> TargetTopic:
         """Create a topic with one replica, by default with a new name; return when all its leaders
         respond and all brokers have its metadata.
         """
@@ -210,7 +210,7 @@ class Target:
                     )
                 time.sleep(PAUSE_SECONDS)
 
-    def led_topic(self, name: str, partitions: int) -> Topic:
+    def led_topic(self, name: str, partitions: int) -> TargetTopic:
         """Return a topic once all its leaders respond and all brokers have its metadata.
 
         Raises Unmet after a time-out.
@@ -238,7 +238,7 @@ class Target:
                 and self._all_lead(name, led)
             )
             if is_led and self._all_know(asked, leader_ids, addresses.values()):
-                return Topic(
+                return TargetTopic(
                     name=name, topic_id=topic.topic_id, leader=led[0], leader_id=leader_ids[0]
                 )
             if time.monotonic() > give_up_at:

@@ -16,7 +16,7 @@ from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expe
 from kraftsim.conformance.k32_describe_configs import described_config
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import own_broker_id, settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.tiered_topics import (
     BATCHES_EACH,
     ENABLE,
@@ -127,7 +127,7 @@ def _set(target: Target, topic: str, configs: Mapping[str, str]) -> tuple[int, s
 
 
 def _read(
-    target: Target, topic: Topic, offset: int, *, bytes_max: int = 1 << 20, follower: int = -1
+    target: Target, topic: TargetTopic, offset: int, *, bytes_max: int = 1 << 20, follower: int = -1
 ) -> PartitionData:
     asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
     if follower >= 0:
@@ -152,7 +152,7 @@ def _offsets(row: PartitionData) -> list[int]:
     ]
 
 
-def _read_from(target: Target, topic: Topic, offset: int) -> list[int]:
+def _read_from(target: Target, topic: TargetTopic, offset: int) -> list[int]:
     """Fetch until there are records: a remote read that takes too long returns an empty
     response.
     """
@@ -161,7 +161,7 @@ def _read_from(target: Target, topic: Topic, offset: int) -> list[int]:
     )
 
 
-def _delete_records(target: Target, topic: Topic, offset: int) -> tuple[int, int]:
+def _delete_records(target: Target, topic: TargetTopic, offset: int) -> tuple[int, int]:
     row = DeleteRecordsPartition(partition_index=0, offset=offset)
     asked = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name=topic.name, partitions=[row])], timeout_ms=TIMEOUT_MS
@@ -525,7 +525,7 @@ def followers(target: Target) -> None:
         )
 
 
-def _replicated(target: Target, follower: int) -> Topic:
+def _replicated(target: Target, follower: int) -> TargetTopic:
     """Create a topic of the checked node and a follower."""
     leader = target.topic()
     name = target.fresh_name("tiered")

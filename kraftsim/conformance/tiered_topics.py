@@ -10,7 +10,7 @@ from kraftsim.conformance.batches import produce
 from kraftsim.conformance.expect import Inapplicable, expect_error
 from kraftsim.conformance.k32_describe_configs import described_config
 from kraftsim.conformance.settle import own_broker_id, settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ TIERED: Final = {
 }
 PADDING: Final = b"x" * 400_000
 """Two of them fill the smallest possible segment since 4.0 (KIP-1030)."""
-_ARCHIVED: "WeakKeyDictionary[Target, Topic]" = WeakKeyDictionary()
+_ARCHIVED: "WeakKeyDictionary[Target, TargetTopic]" = WeakKeyDictionary()
 
 
 def has_remote_store(target: Target) -> bool:
@@ -80,7 +80,7 @@ def created(target: Target, configs: Mapping[str, str]) -> tuple[str, int, str |
     return name, answer.topics[0].error_code, answer.topics[0].error_message
 
 
-def listed(target: Target, topic: Topic, timestamp: int) -> ListOffsetsPartitionResponse:
+def listed(target: Target, topic: TargetTopic, timestamp: int) -> ListOffsetsPartitionResponse:
     """Ask ListOffsets in the newest version."""
     rows = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     asked = ListOffsetsRequest(
@@ -93,7 +93,7 @@ def listed(target: Target, topic: Topic, timestamp: int) -> ListOffsetsPartition
     return row
 
 
-def fill(target: Target, topic: Topic, first: int, count: int) -> None:
+def fill(target: Target, topic: TargetTopic, first: int, count: int) -> None:
     """Write batches of one record; two of them fill a segment.
 
     Their timestamps are FIRST_TIMESTAMP + offset.
@@ -108,7 +108,7 @@ def fill(target: Target, topic: Topic, first: int, count: int) -> None:
             expect_error(written.error_code, ErrorCode.NONE, "filling a tiered topic")
 
 
-def wait_for_local_start(target: Target, topic: Topic, offset: int) -> None:
+def wait_for_local_start(target: Target, topic: TargetTopic, offset: int) -> None:
     """Wait until everything before an offset is remote only. Raises Unmet after a time-out."""
     settled(
         lambda: listed(target, topic, EARLIEST_LOCAL_TIMESTAMP).offset,
@@ -117,7 +117,7 @@ def wait_for_local_start(target: Target, topic: Topic, offset: int) -> None:
     )
 
 
-def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None) -> Topic:
+def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None) -> TargetTopic:
     """Create a topic of four closed segments that are remote only, and an active one.
 
     Raises Inapplicable without remote storage.
@@ -129,7 +129,7 @@ def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None)
     return topic
 
 
-def archived_topic(target: Target) -> Topic:
+def archived_topic(target: Target) -> TargetTopic:
     """Return such a topic for read-only checks; it is created once."""
     if target not in _ARCHIVED:
         _ARCHIVED[target] = new_archived_topic(target)

@@ -12,7 +12,7 @@ from kraftsim.conformance.batches import batch, produce_request, wall_ms
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.peer import OutOfTime, Peer, framed, request_bytes
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.wire_bytes import (
     answer_on,
     api_versions,
@@ -46,7 +46,7 @@ PAUSE_SECONDS = 0.03
 """The delay after which two pieces are usually read separately."""
 
 
-def _waiting_fetch(topic: Topic, correlation_id: int, wait_ms: int = WAIT_MS) -> bytes:
+def _waiting_fetch(topic: TargetTopic, correlation_id: int, wait_ms: int = WAIT_MS) -> bytes:
     """Fetch v4 of an empty partition with min_bytes 1: it is answered after max_wait_ms."""
     limits = int32(-1) + int32(wait_ms) + int32(1) + int32(1_000_000) + b"\x00"
     partition = int32(1) + int32(0) + bytes(8) + int32(1_000_000)

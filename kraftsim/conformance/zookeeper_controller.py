@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -49,14 +49,14 @@ with epochs.
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerUnderTest:
     """The checked broker, which is the controller: its id, and its broker epoch."""
 
     broker_id: int
     epoch: int
 
 
-def _controller(target: Target) -> Controller:
+def _controller(target: Target) -> ControllerUnderTest:
     """Find the controller's id and epoch.
 
     Raises Inapplicable unless the checked broker is the controller in ZooKeeper mode.
@@ -85,7 +85,7 @@ def _controller(target: Target) -> Controller:
             low, high = (
                 (middle + 1, high) if error == ErrorCode.STALE_BROKER_EPOCH else (low, middle)
             )
-    return Controller(answer.controller_id, low)
+    return ControllerUnderTest(answer.controller_id, low)
 
 
 def _shut_down(
@@ -212,7 +212,7 @@ class _Partition:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.controller = _controller(target)
-        self.topic: Topic = target.topic()
+        self.topic: TargetTopic = target.topic()
         asked = MetadataRequest(
             topics=[MetadataRequestTopic(name=self.topic.name)], allow_auto_topic_creation=False
         )

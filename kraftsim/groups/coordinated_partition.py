@@ -12,9 +12,9 @@ from typing import Final, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.coordinator_log import CoordinatorLog
-from kraftsim.groups.rules_offsets import NO_OFFSET, Append, Effect, Reply, Stored
+from kraftsim.groups.rules_offsets import NO_OFFSET, Append, Effect, GroupReply, Stored
 from kraftsim.groups.rules_shard import GroupShard
-from kraftsim.groups.rules_timing import GroupAnswer, Moment
+from kraftsim.groups.rules_timing import GroupAnswer, GroupMoment
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
 from kraftsim.server.pump import Pump
@@ -65,11 +65,11 @@ class CoordinatedPartition:
     # Requests
     # ----------------------------------------------------------------------------------------------
 
-    def now(self) -> Moment:
+    def now(self) -> GroupMoment:
         """Return the present moment."""
-        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+        return GroupMoment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
-    def ask(self, ask: Callable[[int, Moment], None], on_answer: OnAnswer) -> None:
+    def ask(self, ask: Callable[[int, GroupMoment], None], on_answer: OnAnswer) -> None:
         """Run an operation whose response is deferred: `ask` receives the id by which the response
         is matched to it.
         """
@@ -135,7 +135,7 @@ class CoordinatedPartition:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case Reply():
+            case GroupReply():
                 self._waiters.pop(effect.waiter)(effect.answer)
             case Append():
                 self._append(effect)

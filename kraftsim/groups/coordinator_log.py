@@ -69,7 +69,7 @@ class CoordinatorLog:
         """
 
         def wait() -> None:
-            waiting = Replication(self._partitions, hosted, required_offset, on_end)
+            waiting = CoordinatorReplication(self._partitions, hosted, required_offset, on_end)
             self._produces.try_complete_else_watch(
                 waiting,
                 [(hosted.topic, hosted.partition)],
@@ -82,7 +82,7 @@ class CoordinatorLog:
             wait()
 
 
-class Replication:
+class CoordinatorReplication:
     """A coordinator's append that waits for the in-sync replicas."""
 
     def __init__(

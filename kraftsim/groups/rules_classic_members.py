@@ -24,9 +24,9 @@ from kraftsim.groups.rules_consumer_groups import ConsumerGroups, assignment_of,
 from kraftsim.groups.rules_offsets import Outbox
 from kraftsim.groups.rules_rebalance import JoinInput, SyncInput
 from kraftsim.groups.rules_timing import (
+    GroupMoment,
     GroupSettings,
     JoinAnswer,
-    Moment,
     SyncAnswer,
     TimerKey,
     TimerKind,
@@ -36,7 +36,7 @@ from protocol.consumer_protocol import ConsumerProtocolSubscription, parse_subsc
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 
-Downgrade = Callable[[ConsumerGroup, Moment], list[Change]]
+Downgrade = Callable[[ConsumerGroup, GroupMoment], list[Change]]
 
 
 class ClassicMembers:
@@ -63,7 +63,7 @@ class ClassicMembers:
     # Join
     # ----------------------------------------------------------------------------------------------
 
-    def join(self, group: ConsumerGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
+    def join(self, group: ConsumerGroup, waiter: int, asked: JoinInput, now: GroupMoment) -> None:
         """Add a member or reconcile an existing one; reply once that is replicated."""
         member_id = asked.member_id or asked.fresh_id
         error = self._refuse_join(group, asked, member_id)
@@ -167,7 +167,7 @@ class ClassicMembers:
             ),
         )
 
-    def _await_sync(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
+    def _await_sync(self, group_id: str, member: ConsumerMember, now: GroupMoment) -> None:
         self._timers.cancel(TimerKey(TimerKind.CONSUMER_JOIN, group_id, member.member_id))
         self._consumers.renew(group_id, member, now)
         self._timers.set(
@@ -197,14 +197,16 @@ class ClassicMembers:
     # Sync, heartbeat
     # ----------------------------------------------------------------------------------------------
 
-    def sync(self, group: ConsumerGroup, waiter: int, asked: SyncInput, now: Moment) -> None:
+    def sync(self, group: ConsumerGroup, waiter: int, asked: SyncInput, now: GroupMoment) -> None:
         """Return a member's assignment; an assignment sent by a leader is ignored."""
         answer = self._share(group, asked, now)
         self._outbox.reply(
             waiter, SyncAnswer(error=answer) if isinstance(answer, ErrorCode) else answer
         )
 
-    def _share(self, group: ConsumerGroup, asked: SyncInput, now: Moment) -> SyncAnswer | ErrorCode:
+    def _share(
+        self, group: ConsumerGroup, asked: SyncInput, now: GroupMoment
+    ) -> SyncAnswer | ErrorCode:
         member = self._validated(
             group, asked.member_id, asked.group_instance_id, asked.generation_id
         )
@@ -237,7 +239,7 @@ class ClassicMembers:
         member_id: str,
         group_instance_id: str | None,
         generation_id: int,
-        now: Moment,
+        now: GroupMoment,
     ) -> ErrorCode:
         """Renew a session.
 
@@ -260,7 +262,7 @@ class ClassicMembers:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def _await_join(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
+    def _await_join(self, group_id: str, member: ConsumerMember, now: GroupMoment) -> None:
         self._timers.set_if_absent(
             TimerKey(TimerKind.CONSUMER_JOIN, group_id, member.member_id),
             now.monotonic_ms + member.rebalance_timeout_ms,
@@ -295,7 +297,7 @@ class ClassicMembers:
     # ----------------------------------------------------------------------------------------------
 
     def leave(
-        self, group: ConsumerGroup, members: Sequence[tuple[str, str | None]], now: Moment
+        self, group: ConsumerGroup, members: Sequence[tuple[str, str | None]], now: GroupMoment
     ) -> list[ErrorCode]:
         """Remove members of either protocol in one group epoch; return one error each.
 

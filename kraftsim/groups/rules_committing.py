@@ -27,7 +27,7 @@ from kraftsim.groups.rules_offsets import (
     WritingProducer,
 )
 from kraftsim.groups.rules_rebalance import Rebalance
-from kraftsim.groups.rules_timing import CommitAnswer, GroupSettings, Moment
+from kraftsim.groups.rules_timing import CommitAnswer, GroupMoment, GroupSettings
 from protocol.errors import ErrorCode
 
 NO_RETENTION_MS: Final = -1
@@ -80,7 +80,7 @@ class Committing:
         self._topics = topics
 
     def commit(
-        self, group: ClassicGroup, waiter: int, asked: OffsetCommitInput, now: Moment
+        self, group: ClassicGroup, waiter: int, asked: OffsetCommitInput, now: GroupMoment
     ) -> None:
         """Commit offsets, or reply with an error. A commit renews the member's session."""
         error = self._refuse(group, asked)
@@ -113,7 +113,7 @@ class Committing:
         waiter: int,
         asked: OffsetCommitInput,
         api_version: int,
-        now: Moment,
+        now: GroupMoment,
     ) -> None:
         """Commit offsets of a consumer group member, which sends its member epoch, or reply with an
         error.
@@ -126,7 +126,7 @@ class Committing:
         self._store(group, waiter, asked, now)
 
     def _store(
-        self, group: OffsetHolder, waiter: int, asked: OffsetCommitInput, now: Moment
+        self, group: OffsetHolder, waiter: int, asked: OffsetCommitInput, now: GroupMoment
     ) -> None:
         errors: list[ErrorCode] = []
         sent: list[tuple[TopicPartition, CommittedOffset]] = []
@@ -182,7 +182,7 @@ def by_topic_id(
 
 
 def offset_of(
-    asked: OffsetToCommit, now: Moment, retention_ms: int = NO_RETENTION_MS
+    asked: OffsetToCommit, now: GroupMoment, retention_ms: int = NO_RETENTION_MS
 ) -> CommittedOffset:
     """Return the committed offset, without its position in the log."""
     return CommittedOffset(
@@ -252,7 +252,7 @@ class TransactionalCommitting:
         group: ClassicGroup | ConsumerGroup,
         waiter: int,
         asked: TransactionalCommitInput,
-        now: Moment,
+        now: GroupMoment,
     ) -> None:
         """Commit offsets, or reply with an error. The session of a member is not renewed."""
         error = self.refuse(group, asked)
@@ -293,7 +293,7 @@ class TransactionalCommitting:
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def _store(
-        self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment
+        self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: GroupMoment
     ) -> None:
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
         errors = [

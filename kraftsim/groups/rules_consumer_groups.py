@@ -48,10 +48,10 @@ from kraftsim.groups.rules_consumer_group_records import (
 )
 from kraftsim.groups.rules_offsets import Outbox, Stored, coordinator_record
 from kraftsim.groups.rules_timing import (
+    GroupMoment,
     GroupSettings,
     HeartbeatAnswer,
     Member,
-    Moment,
     TimerKey,
     TimerKind,
     Timers,
@@ -257,8 +257,8 @@ class ConsumerGroups:
         *,
         groups: dict[str, ConsumerGroup],
         apply: Callable[[Change], None],
-        admit: Callable[[str, Moment], list[Change] | Refusal],
-        to_classic: Callable[[ConsumerGroup, Moment], list[Change]],
+        admit: Callable[[str, GroupMoment], list[Change] | Refusal],
+        to_classic: Callable[[ConsumerGroup, GroupMoment], list[Change]],
     ) -> None:
         self._settings = settings
         self._outbox = outbox
@@ -274,7 +274,7 @@ class ConsumerGroups:
     # Heartbeats
     # ----------------------------------------------------------------------------------------------
 
-    def heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
+    def heartbeat(self, waiter: int, asked: HeartbeatInput, now: GroupMoment) -> None:
         """Reply with a HeartbeatAnswer: at once if nothing changes, else once the change is
         replicated.
         """
@@ -298,7 +298,7 @@ class ConsumerGroups:
         )
 
     def _join_or_heartbeat(
-        self, asked: HeartbeatInput, changes: list[Change], now: Moment
+        self, asked: HeartbeatInput, changes: list[Change], now: GroupMoment
     ) -> HeartbeatAnswer | Refusal:
         """Join a member, or process its heartbeat."""
         group = self._groups.get(asked.group_id)
@@ -335,7 +335,7 @@ class ConsumerGroups:
         wanted: ConsumerMember,
         owned: Shares | None,
         changes: list[Change],
-        now: Moment,
+        now: GroupMoment,
     ) -> ConsumerMember:
         """Update the subscription of a new or existing member and reconcile it; return its new
         state.
@@ -482,7 +482,7 @@ class ConsumerGroups:
     # ----------------------------------------------------------------------------------------------
 
     def _follow_topics(
-        self, group: ConsumerGroup, changes: list[Change], now: Moment, *, reads_others: bool
+        self, group: ConsumerGroup, changes: list[Change], now: GroupMoment, *, reads_others: bool
     ) -> None:
         """Bump the group epoch if subscriptions or topics have changed."""
         if not reads_others and group.seen_topics == self._topics.version:
@@ -501,7 +501,7 @@ class ConsumerGroups:
             self._topics,
         )
 
-    def _resolve(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> bool:
+    def _resolve(self, group: ConsumerGroup, changes: list[Change], now: GroupMoment) -> bool:
         """Resolve the regular expressions of a group, and return whether any matches other topics
         than before.
 
@@ -540,7 +540,7 @@ class ConsumerGroups:
         return tuple(name for name in self._topics.names() if pattern.fullmatch(name))
 
     def _assign_if_due(
-        self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None
+        self, group: ConsumerGroup, changes: list[Change], now: GroupMoment, newcomer: str | None
     ) -> None:
         """Compute the target assignment of the group epoch, at most once per
         group.consumer.assignment.interval.ms (KIP-1263).
@@ -588,7 +588,7 @@ class ConsumerGroups:
         member: ConsumerMember,
         owned: Shares | None,
         changes: list[Change],
-        now: Moment,
+        now: GroupMoment,
     ) -> ConsumerMember:
         """Reconcile a member. While it revokes partitions its rebalance timeout runs."""
         if member.is_reconciled_to(group.assignment_epoch):
@@ -622,7 +622,7 @@ class ConsumerGroups:
     # ----------------------------------------------------------------------------------------------
 
     def _leave(
-        self, asked: HeartbeatInput, changes: list[Change], now: Moment
+        self, asked: HeartbeatInput, changes: list[Change], now: GroupMoment
     ) -> HeartbeatAnswer | Refusal:
         group = self._groups.get(asked.group_id)
         if group is None:
@@ -654,7 +654,7 @@ class ConsumerGroups:
             self.remove_members(group, [member.member_id], changes, now)
         return HeartbeatAnswer(member_id=member.member_id, member_epoch=asked.member_epoch)
 
-    def remove(self, group_id: str, member_id: str, now: Moment) -> None:
+    def remove(self, group_id: str, member_id: str, now: GroupMoment) -> None:
         """Remove a member whose session or rebalance timeout has expired."""
         group = self._groups.get(group_id)
         if group is not None and member_id in group.members:
@@ -663,7 +663,11 @@ class ConsumerGroups:
             self.write(changes, lambda error: None)
 
     def remove_members(
-        self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment
+        self,
+        group: ConsumerGroup,
+        member_ids: Collection[str],
+        changes: list[Change],
+        now: GroupMoment,
     ) -> None:
         """Remove members.
 
@@ -706,14 +710,14 @@ class ConsumerGroups:
     # Timers
     # ----------------------------------------------------------------------------------------------
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: GroupMoment) -> None:
         """The log is replayed: start a full session for every member."""
         for group in self._groups.values():
             for member in group.members.values():
                 self.renew(group.group_id, member, now)
                 self._watch_revocation(group.group_id, member, now)
 
-    def on_revocation_end(self, group_id: str, member_id: str, now: Moment) -> None:
+    def on_revocation_end(self, group_id: str, member_id: str, now: GroupMoment) -> None:
         """The rebalance timeout of a member that has to revoke partitions has expired."""
         epoch = self._revoking.pop((group_id, member_id), None)
         group = self._groups.get(group_id)
@@ -721,7 +725,7 @@ class ConsumerGroups:
         if member is not None and member.member_epoch == epoch:
             self.remove(group_id, member_id, now)
 
-    def renew(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
+    def renew(self, group_id: str, member: ConsumerMember, now: GroupMoment) -> None:
         """Restart the session timeout of a member after a heartbeat."""
         session_ms = (
             self._settings.consumer_session_timeout_ms
@@ -733,7 +737,7 @@ class ConsumerGroups:
             now.monotonic_ms + session_ms,
         )
 
-    def _watch_revocation(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
+    def _watch_revocation(self, group_id: str, member: ConsumerMember, now: GroupMoment) -> None:
         key = TimerKey(TimerKind.CONSUMER_REVOCATION, group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self._revoking[group_id, member.member_id] = member.member_epoch

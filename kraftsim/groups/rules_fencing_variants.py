@@ -18,7 +18,7 @@ from kraftsim.groups.rules_committing import TransactionalCommitInput, Transacti
 from kraftsim.groups.rules_consumer_group import ConsumerGroup
 from kraftsim.groups.rules_offsets import OffsetHolder, TopicPartition
 from kraftsim.groups.rules_shard import FoundOffset, GroupShard
-from kraftsim.groups.rules_timing import Moment
+from kraftsim.groups.rules_timing import GroupMoment
 from protocol.errors import ErrorCode
 
 FENCED: Final = ErrorCode.ILLEGAL_GENERATION
@@ -53,7 +53,7 @@ class DelayedAssignment(TransactionalCommitting):
         group: ClassicGroup | ConsumerGroup,
         waiter: int,
         asked: TransactionalCommitInput,
-        now: Moment,
+        now: GroupMoment,
     ) -> None:
         """Commit offsets, or reply with an error."""
         self._now_ms = now.wall_ms

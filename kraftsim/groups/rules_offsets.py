@@ -24,7 +24,7 @@ from kraftsim.groups.events import (
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
-from kraftsim.groups.rules_timing import GroupAnswer, Moment
+from kraftsim.groups.rules_timing import GroupAnswer, GroupMoment
 from protocol.coordinator.registry import build_record
 from protocol.errors import ErrorCode
 from protocol.records.batches import NO_PRODUCER_ID
@@ -498,7 +498,7 @@ def coordinator_record(key: Message, value: Message | None, version: int = 0) ->
     return CoordinatorRecord(*build_record(key, value, version))
 
 
-class Reply(Struct, frozen=True):
+class GroupReply(Struct, frozen=True):
     """Reply to the pending request with this number."""
 
     waiter: int
@@ -533,7 +533,7 @@ class Append(Struct, frozen=True):
     """
 
 
-Effect = Reply | Append
+Effect = GroupReply | Append
 
 
 class Stored(Struct, frozen=True):
@@ -546,7 +546,7 @@ class Stored(Struct, frozen=True):
 
     error: ErrorCode
     base_offset: int
-    now: Moment
+    now: GroupMoment
     is_replicated: bool = False
     is_late: bool = False
 
@@ -573,7 +573,7 @@ class Outbox:
 
     def reply(self, waiter: int, answer: GroupAnswer) -> None:
         """Answer a pending request."""
-        self._effects.append(Reply(waiter, answer))
+        self._effects.append(GroupReply(waiter, answer))
 
     def store_group(self, record: CoordinatorRecord, on_stored: OnStored) -> None:
         """Append the record of a group, and call `on_stored` once it is replicated or has

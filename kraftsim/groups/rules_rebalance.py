@@ -15,10 +15,10 @@ from kraftsim.groups.rules_consumer_group_records import group_record
 from kraftsim.groups.rules_offsets import Outbox, Stored
 from kraftsim.groups.rules_timing import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GroupMoment,
     GroupSettings,
     JoinAnswer,
     Member,
-    Moment,
     Protocols,
     SyncAnswer,
     TimerKey,
@@ -44,11 +44,11 @@ class Rebalance:
     # Sessions
     # ----------------------------------------------------------------------------------------------
 
-    def renew_session(self, member: Member, now: Moment) -> None:
+    def renew_session(self, member: Member, now: GroupMoment) -> None:
         """Restart the session timeout of a member."""
         self._timers.set(member.timer, now.monotonic_ms + member.session_timeout_ms)
 
-    def begin_first_wait(self, member: Member, now: Moment) -> None:
+    def begin_first_wait(self, member: Member, now: GroupMoment) -> None:
         """Start the timeout of a new member's first join: a client that is gone delays the
         rebalance no longer than this.
         """
@@ -62,7 +62,7 @@ class Rebalance:
     # A rebalance
     # ----------------------------------------------------------------------------------------------
 
-    def prepare(self, group: ClassicGroup, now: Moment) -> None:
+    def prepare(self, group: ClassicGroup, now: GroupMoment) -> None:
         """Start a rebalance, unless its join phase is running; members with a pending SyncGroup
         have to rejoin.
         """
@@ -81,7 +81,7 @@ class Rebalance:
         self._wait(group, group.rebalance_timeout_ms, now)
         self.complete_if_all_joined(group, now)
 
-    def complete_if_all_joined(self, group: ClassicGroup, now: Moment) -> None:
+    def complete_if_all_joined(self, group: ClassicGroup, now: GroupMoment) -> None:
         """Complete the join phase early if all members have joined; the initial rebalance delay is
         always waited for.
         """
@@ -92,7 +92,7 @@ class Rebalance:
         ):
             self._complete(group, now)
 
-    def on_deadline(self, group: ClassicGroup, now: Moment) -> None:
+    def on_deadline(self, group: ClassicGroup, now: GroupMoment) -> None:
         """The join phase has timed out."""
         if not group.is_in(GroupState.PREPARING_REBALANCE):
             return
@@ -105,10 +105,10 @@ class Rebalance:
             return
         self._complete(group, now)
 
-    def _wait(self, group: ClassicGroup, delay_ms: int, now: Moment) -> None:
+    def _wait(self, group: ClassicGroup, delay_ms: int, now: GroupMoment) -> None:
         self._timers.set(TimerKey(TimerKind.REBALANCE, group.group_id), now.monotonic_ms + delay_ms)
 
-    def _complete(self, group: ClassicGroup, now: Moment) -> None:
+    def _complete(self, group: ClassicGroup, now: GroupMoment) -> None:
         """Start the next generation with the members that have joined; static members stay until
         their sessions expire.
         """
@@ -159,14 +159,16 @@ class Rebalance:
     # Assignments
     # ----------------------------------------------------------------------------------------------
 
-    def refuse_shares(self, group: ClassicGroup, error: ErrorCode, now: Moment) -> None:
+    def refuse_shares(self, group: ClassicGroup, error: ErrorCode, now: GroupMoment) -> None:
         """Fail all pending SyncGroup requests."""
         for member in group.members.values():
             member.assignment = b""
             if self.answer_sync(member, SyncAnswer(error=error)):
                 self.renew_session(member, now)
 
-    def give_shares(self, group: ClassicGroup, assignments: dict[str, bytes], now: Moment) -> None:
+    def give_shares(
+        self, group: ClassicGroup, assignments: dict[str, bytes], now: GroupMoment
+    ) -> None:
         """Answer all pending SyncGroup requests with their assignments."""
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
@@ -178,7 +180,7 @@ class Rebalance:
             if self.answer_sync(member, answer):
                 self.renew_session(member, now)
 
-    def on_sync_deadline(self, group: ClassicGroup, now: Moment) -> None:
+    def on_sync_deadline(self, group: ClassicGroup, now: GroupMoment) -> None:
         """The sync phase has timed out: remove members that have not sent SyncGroup, and start
         another rebalance (KAFKA-12453).
         """
@@ -196,7 +198,7 @@ class Rebalance:
     # Removal
     # ----------------------------------------------------------------------------------------------
 
-    def remove(self, group: ClassicGroup, member: Member, now: Moment) -> None:
+    def remove(self, group: ClassicGroup, member: Member, now: GroupMoment) -> None:
         """Remove a member from its group.
 
         Its pending JoinGroup is answered, so that a live client retries.
@@ -210,13 +212,13 @@ class Rebalance:
         else:
             self.complete_if_all_joined(group, now)
 
-    def remove_pending(self, group: ClassicGroup, member_id: str, now: Moment) -> None:
+    def remove_pending(self, group: ClassicGroup, member_id: str, now: GroupMoment) -> None:
         """Remove a pending member id."""
         self._timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
         group.remove(member_id)
         self.complete_if_all_joined(group, now)
 
-    def on_session_end(self, group: ClassicGroup, member_id: str, now: Moment) -> None:
+    def on_session_end(self, group: ClassicGroup, member_id: str, now: GroupMoment) -> None:
         """A session has timed out; a member with a pending request is alive, unless it is new."""
         member = group.members.get(member_id)
         if member is None or group.is_in(GroupState.DEAD):
@@ -283,7 +285,7 @@ class Joining:
         self._timers = timers
         self._rebalance = rebalance
 
-    def join(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
+    def join(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: GroupMoment) -> None:
         """Add a member, or reply with an error; the response usually waits for the end of the
         rebalance.
         """
@@ -319,7 +321,7 @@ class Joining:
                 return member_id in group.members or len(group.members) < self._settings.max_size
 
     def _join_without_id(
-        self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, now: GroupMoment
     ) -> None:
         """A join without a member id: a new member, or the next incarnation of a static one."""
         member_id = f"{asked.group_instance_id or asked.client_id}-{asked.fresh_id}"
@@ -341,7 +343,7 @@ class Joining:
             self._add(group, waiter, asked, member_id, now)
 
     def _join_with_id(
-        self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, now: GroupMoment
     ) -> None:
         """A join with a member id: a rejoin, or a retry whose response was lost."""
         error = group.validate_member(asked.member_id, asked.group_instance_id)
@@ -363,7 +365,7 @@ class Joining:
                 self._refuse(waiter, asked.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _add(
-        self, group: ClassicGroup, waiter: int, asked: JoinInput, member_id: str, now: Moment
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, member_id: str, now: GroupMoment
     ) -> None:
         member = Member(
             group_id=group.group_id,
@@ -384,7 +386,7 @@ class Joining:
         self._rebalance.prepare(group, now)
 
     def _update(
-        self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, now: Moment
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, now: GroupMoment
     ) -> None:
         """Update a member, and let it wait for the next generation."""
         self._take_over(member, waiter, asked)
@@ -406,7 +408,7 @@ class Joining:
         asked: JoinInput,
         member: Member,
         member_id: str,
-        now: Moment,
+        now: GroupMoment,
     ) -> None:
         """Replace a static member by its next incarnation, and fence the former one."""
         former = member.member_id
@@ -506,7 +508,7 @@ class Membership:
     # Sync
     # ----------------------------------------------------------------------------------------------
 
-    def sync(self, group: ClassicGroup, waiter: int, asked: SyncInput, now: Moment) -> None:
+    def sync(self, group: ClassicGroup, waiter: int, asked: SyncInput, now: GroupMoment) -> None:
         """Reply with the assignment now, or once the leader's assignment is replicated; or with an
         error.
         """
@@ -586,7 +588,7 @@ class Membership:
         member_id: str,
         group_instance_id: str | None,
         generation_id: int,
-        now: Moment,
+        now: GroupMoment,
     ) -> ErrorCode:
         """Renew a member's session.
 
@@ -613,7 +615,7 @@ class Membership:
     # ----------------------------------------------------------------------------------------------
 
     def leave(
-        self, group: ClassicGroup, member_id: str, group_instance_id: str | None, now: Moment
+        self, group: ClassicGroup, member_id: str, group_instance_id: str | None, now: GroupMoment
     ) -> ErrorCode:
         """Remove a member. Without a member id a static one is removed by an administrator."""
         if not member_id:

@@ -64,9 +64,9 @@ from kraftsim.groups.rules_offsets import (
 from kraftsim.groups.rules_rebalance import Joining, JoinInput, Membership, Rebalance, SyncInput
 from kraftsim.groups.rules_timing import (
     CommitAnswer,
+    GroupMoment,
     GroupSettings,
     JoinAnswer,
-    Moment,
     SyncAnswer,
     TimerKind,
     Timers,
@@ -149,7 +149,7 @@ class GroupShard:
     # Members
     # ----------------------------------------------------------------------------------------------
 
-    def join(self, waiter: int, asked: JoinInput, now: Moment) -> None:
+    def join(self, waiter: int, asked: JoinInput, now: GroupMoment) -> None:
         """Reply with a JoinAnswer, usually later.
 
         A join without member id creates the group if it does not exist.
@@ -182,7 +182,7 @@ class GroupShard:
             )
         self._joining.join(group, waiter, asked, now)
 
-    def sync(self, waiter: int, asked: SyncInput, now: Moment) -> None:
+    def sync(self, waiter: int, asked: SyncInput, now: GroupMoment) -> None:
         """Reply with a SyncAnswer, usually later."""
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
@@ -200,7 +200,7 @@ class GroupShard:
         member_id: str,
         group_instance_id: str | None,
         generation_id: int,
-        now: Moment,
+        now: GroupMoment,
     ) -> ErrorCode:
         """Renew a session, and return the state of the group as an error code."""
         consumers = self.consumer_groups.get(group_id)
@@ -214,7 +214,7 @@ class GroupShard:
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id, now)
 
     def leave(
-        self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment
+        self, group_id: str, members: Sequence[tuple[str, str | None]], now: GroupMoment
     ) -> list[ErrorCode] | ErrorCode:
         """Remove members, by id and instance id; return one error each, or one for the request."""
         consumers = self.consumer_groups.get(group_id)
@@ -230,14 +230,14 @@ class GroupShard:
             for member_id, instance_id in members
         ]
 
-    def consumer_heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
+    def consumer_heartbeat(self, waiter: int, asked: HeartbeatInput, now: GroupMoment) -> None:
         """Reply with a HeartbeatAnswer (KIP-848).
 
         A join creates the group if it does not exist, or converts a classic one.
         """
         self._consumers.heartbeat(waiter, asked, now)
 
-    def _create_consumers(self, group_id: str, now: Moment) -> list[Change] | Refusal:
+    def _create_consumers(self, group_id: str, now: GroupMoment) -> list[Change] | Refusal:
         """Create a consumer group, or convert a classic one with its offsets and members."""
         classic = self.groups.get(group_id)
         changes: list[Change] = []
@@ -248,7 +248,7 @@ class GroupShard:
         self._make_consumers(group_id).group_epoch = self._settings.consumer_first_epoch
         return changes
 
-    def _upgrade(self, classic: ClassicGroup, now: Moment) -> list[Change] | Refusal:
+    def _upgrade(self, classic: ClassicGroup, now: GroupMoment) -> list[Change] | Refusal:
         """Convert a classic group with members, which stay in it; pending requests get an error so
         that their members rejoin.
         """
@@ -275,13 +275,13 @@ class GroupShard:
             self._consumers.renew(classic.group_id, member, now)
         return changes
 
-    def _downgrade(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
+    def _downgrade(self, consumers: ConsumerGroup, now: GroupMoment) -> list[Change]:
         """Convert a consumer group to a classic one whose members have to rejoin."""
         changes = self._to_classic(consumers, now)
         self._rebalance.prepare(self.groups[consumers.group_id], now)
         return changes
 
-    def _to_classic(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
+    def _to_classic(self, consumers: ConsumerGroup, now: GroupMoment) -> list[Change]:
         """Convert a consumer group whose members all use the classic protocol; each one is assigned
         its target.
         """
@@ -298,7 +298,7 @@ class GroupShard:
             self._rebalance.renew_session(member, now)
         return changes
 
-    def _create_classic(self, consumers: ConsumerGroup, now: Moment) -> ClassicGroup:
+    def _create_classic(self, consumers: ConsumerGroup, now: GroupMoment) -> ClassicGroup:
         """Create a classic group from a consumer group without members."""
         changes = group_tombstones(consumers.group_id)
         for change in changes:
@@ -312,7 +312,11 @@ class GroupShard:
     # ----------------------------------------------------------------------------------------------
 
     def commit(
-        self, waiter: int, asked: OffsetCommitInput, now: Moment, api_version: int = OLDEST_COMMIT
+        self,
+        waiter: int,
+        asked: OffsetCommitInput,
+        now: GroupMoment,
+        api_version: int = OLDEST_COMMIT,
     ) -> None:
         """Reply with a CommitAnswer once the offsets are replicated.
 
@@ -338,7 +342,7 @@ class GroupShard:
         self._committing.commit(group, waiter, asked, now)
 
     def commit_in_transaction(
-        self, waiter: int, asked: TransactionalCommitInput, now: Moment
+        self, waiter: int, asked: TransactionalCommitInput, now: GroupMoment
     ) -> None:
         """Reply with a CommitAnswer once the offsets are replicated: validate and append in one
         step.
@@ -352,14 +356,14 @@ class GroupShard:
             self._transactional.commit(group, waiter, asked, now)
 
     def refuse_in_transaction(
-        self, asked: TransactionalCommitInput, now: Moment
+        self, asked: TransactionalCommitInput, now: GroupMoment
     ) -> ErrorCode | None:
         """Return the error that a transactional commit would have now, without writing."""
         group = self._group_of_transaction(asked, now)
         return group if isinstance(group, ErrorCode) else self._transactional.refuse(group, asked)
 
     def _group_of_transaction(
-        self, asked: TransactionalCommitInput, now: Moment
+        self, asked: TransactionalCommitInput, now: GroupMoment
     ) -> ClassicGroup | ConsumerGroup | ErrorCode:
         """Return the group of a transactional commit.
 
@@ -429,7 +433,7 @@ class GroupShard:
         return require_stable and group.offsets.is_unstable(partition)
 
     def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition], now: Moment
+        self, group_id: str, partitions: Sequence[TopicPartition], now: GroupMoment
     ) -> list[ErrorCode] | ErrorCode:
         """Delete offsets of topics without subscribers; return one error for each partition, or one
         for the request (OffsetDelete).
@@ -468,7 +472,7 @@ class GroupShard:
     # Whole groups
     # ----------------------------------------------------------------------------------------------
 
-    def delete(self, group_id: str, now: Moment) -> ErrorCode:
+    def delete(self, group_id: str, now: GroupMoment) -> ErrorCode:
         """Delete a group without members, with its offsets (DeleteGroups)."""
         group = self.find(group_id)
         if group is None or group.is_dead:
@@ -482,7 +486,7 @@ class GroupShard:
         self._forget(group, group.offsets.known(), now)
         return ErrorCode.NONE
 
-    def expire_offsets(self, now: Moment) -> None:
+    def expire_offsets(self, now: GroupMoment) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
         for group in self.all():
             self._forget(group, self._expired(group, now.wall_ms), now)
@@ -495,7 +499,7 @@ class GroupShard:
                 group.is_over = True
                 self._forget(group, (), now)
 
-    def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
+    def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> None:
         """Delete the offsets of deleted topics."""
         for group in self.all():
             self._forget(
@@ -523,7 +527,10 @@ class GroupShard:
         return []
 
     def _forget(
-        self, group: ClassicGroup | ConsumerGroup, partitions: Sequence[TopicPartition], now: Moment
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        partitions: Sequence[TopicPartition],
+        now: GroupMoment,
     ) -> None:
         """Delete offsets, and the group if it becomes empty; the tombstones are not awaited."""
         forgotten = group.offsets.forget(partitions)
@@ -551,7 +558,7 @@ class GroupShard:
     # Timers
     # ----------------------------------------------------------------------------------------------
 
-    def on_wake(self, now: Moment) -> None:
+    def on_wake(self, now: GroupMoment) -> None:
         """Run every expired timer."""
         while (key := self.timers.take_due(now.monotonic_ms)) is not None:
             match key.kind:
@@ -684,7 +691,7 @@ class GroupShard:
         group.offsets = self.offsets_class()
         return group
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: GroupMoment) -> None:
         """The log is replayed: start full sessions for all members, and remove empty groups."""
         for group in list(self.groups.values()):
             if not group.members and group.offsets.is_empty and group.generation_id == 0:
@@ -706,7 +713,7 @@ class GroupShard:
             for partition, stored in offsets.items():
                 self._events.loaded(group.group_id, partition, stored, producer_id)
 
-    def end(self, now: Moment) -> None:
+    def end(self, now: GroupMoment) -> None:
         """Another broker becomes coordinator of these groups: fail the pending requests."""
         for group in self.groups.values():
             for member in group.members.values():

@@ -153,7 +153,7 @@ class GroupSettings:
 # Time: sessions use the monotonic clock, offset retention the wall clock
 
 
-class Moment(NamedTuple):
+class GroupMoment(NamedTuple):
     """One point in time on both clocks of a node, in milliseconds."""
 
     monotonic_ms: int

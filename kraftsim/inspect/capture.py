@@ -11,8 +11,8 @@ from typing import IO, Final
 
 from kraftsim.inspect.conversation import Conversation, Exchange, Notice, Numbers
 from kraftsim.inspect.likeness import is_surely_request
-from kraftsim.inspect.meaning import Names
-from kraftsim.inspect.packets import SYN, Endpoint, Segment, Tally, segments
+from kraftsim.inspect.meaning import MeaningNames
+from kraftsim.inspect.packets import SYN, PacketEndpoint, PacketTally, TcpSegment, segments
 from kraftsim.inspect.streams import Gap, Stream
 
 EARLY_SEGMENTS_MAX: Final = 128
@@ -23,7 +23,7 @@ UNDECIDED_SEGMENTS_MAX: Final = 64
 """A connection without a request in this many segments with payload is not a Kafka connection."""
 TLS_RECORD: Final = (b"\x16\x03", b"\x17\x03")
 
-Ends = tuple[Endpoint, Endpoint]
+Ends = tuple[PacketEndpoint, PacketEndpoint]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,17 +38,17 @@ class CaptureSettings:
 class _Connection:
     """Two streams, and which of them is the client's once that is known."""
 
-    streams: dict[Endpoint, Stream] = field(default_factory=dict)
-    held: deque[Segment] = field(default_factory=deque)
+    streams: dict[PacketEndpoint, Stream] = field(default_factory=dict)
+    held: deque[TcpSegment] = field(default_factory=deque)
     conversation: Conversation | None = None
     is_foreign: bool = False
-    opened_by: Endpoint | None = None
-    early: list[tuple[int, Segment]] = field(default_factory=list)
+    opened_by: PacketEndpoint | None = None
+    early: list[tuple[int, TcpSegment]] = field(default_factory=list)
     """Segments that acknowledge data that was not captured yet, with the number of segments that
     had passed then.
     """
     passed: int = 0
-    last: Segment | None = None
+    last: TcpSegment | None = None
 
 
 class CaptureReader:
@@ -60,8 +60,8 @@ class CaptureReader:
         self._settings = settings
         self._connections: dict[Ends, _Connection] = {}
         self._numbers = Numbers()
-        self._names = Names()
-        self.tally = Tally()
+        self._names = MeaningNames()
+        self.tally = PacketTally()
         self.foreign: dict[str, int] = {}
 
     def read(
@@ -81,7 +81,7 @@ class CaptureReader:
         for connection in self._connections.values():
             yield from self._finish(connection)
 
-    def _take(self, segment: Segment) -> Iterator[Exchange | Notice]:
+    def _take(self, segment: TcpSegment) -> Iterator[Exchange | Notice]:
         ends = (
             (segment.source, segment.target)
             if segment.source < segment.target
@@ -110,26 +110,26 @@ class CaptureReader:
             return
         yield from self._flow(connection, segment)
 
-    def _connection(self, segment: Segment) -> _Connection:
+    def _connection(self, segment: TcpSegment) -> _Connection:
         ports = self._settings.ports
         connection = _Connection(streams={segment.source: Stream(), segment.target: Stream()})
         if ports and not ports & {segment.source.port, segment.target.port}:
             connection.is_foreign = True
         return connection
 
-    def _is_new_connection(self, connection: _Connection, segment: Segment) -> bool:
+    def _is_new_connection(self, connection: _Connection, segment: TcpSegment) -> bool:
         stream = connection.streams.get(segment.source)
         return stream is not None and (
             stream.is_new_connection(segment.sequence)
             or (segment.acknowledged is None and not stream.began_with_syn)
         )
 
-    def _decide(self, connection: _Connection, segment: Segment) -> None:
+    def _decide(self, connection: _Connection, segment: TcpSegment) -> None:
         """Find the client: the peer of a given port, the end that opened the connection, or the end
         that sends what looks like a request.
         """
         ports = self._settings.ports
-        client: Endpoint | None = None
+        client: PacketEndpoint | None = None
         if ports:
             client = segment.source if segment.target.port in ports else segment.target
         elif is_surely_request(
@@ -152,7 +152,7 @@ class CaptureReader:
                 with_records=self._settings.with_records,
             )
 
-    def _begins_otherwise(self, connection: _Connection, segment: Segment) -> bool:
+    def _begins_otherwise(self, connection: _Connection, segment: TcpSegment) -> bool:
         """Return whether the first bytes of a connection that was captured from its start are no
         request.
         """
@@ -169,7 +169,7 @@ class CaptureReader:
         connection.is_foreign = True
         connection.held.clear()
 
-    def _flow(self, connection: _Connection, segment: Segment) -> Iterator[Exchange | Notice]:
+    def _flow(self, connection: _Connection, segment: TcpSegment) -> Iterator[Exchange | Notice]:
         """Pass a segment on; one that acknowledges data captured later, as it happens with several
         queues, waits for that.
         """
@@ -200,12 +200,16 @@ class CaptureReader:
                 return place
         return None
 
-    def _feed(self, connection: _Connection, segment: Segment) -> Iterator[Exchange | Notice]:
+    def _feed(self, connection: _Connection, segment: TcpSegment) -> Iterator[Exchange | Notice]:
         for piece in connection.streams[segment.source].feed(segment):
             yield from self._pass_on(connection, segment.source, piece, segment)
 
     def _pass_on(
-        self, connection: _Connection, source: Endpoint, piece: bytes | Gap, segment: Segment
+        self,
+        connection: _Connection,
+        source: PacketEndpoint,
+        piece: bytes | Gap,
+        segment: TcpSegment,
     ) -> Iterator[Exchange | Notice]:
         conversation = connection.conversation
         assert conversation is not None, "the client is known"

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.inspect.cutter import FrameCutter, RawFrame, Skipped
-from kraftsim.inspect.frames import SIZE, Asked, Frame, FrameKind, dissect_request, dissect_response
+from kraftsim.inspect.frames import (
+    SIZE,
+    AskedFrame,
+    CapturedFrame,
+    FrameKind,
+    dissect_request,
+    dissect_response,
+)
 from kraftsim.inspect.likeness import looks_like_header, looks_like_request
-from kraftsim.inspect.meaning import Names, explain
-from kraftsim.inspect.packets import Endpoint
-from kraftsim.inspect.parts import Tree, Trouble
+from kraftsim.inspect.meaning import MeaningNames, explain
+from kraftsim.inspect.packets import PacketEndpoint
+from kraftsim.inspect.parts import DecodeTrouble, Tree
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import ACKS_NONE
 
@@ -36,9 +43,9 @@ class Exchange:
     number: int
     packet: int
     time_ns: int
-    client: Endpoint
-    node: Endpoint
-    frame: Frame
+    client: PacketEndpoint
+    node: PacketEndpoint
+    frame: CapturedFrame
     answers: int | None = None
     after_ns: int | None = None
     said: str = ""
@@ -49,8 +56,8 @@ class Exchange:
 class Notice:
     """A remark about a connection besides its frames."""
 
-    client: Endpoint
-    node: Endpoint
+    client: PacketEndpoint
+    node: PacketEndpoint
     packet: int
     text: str
     start: bytes = b""
@@ -60,7 +67,7 @@ class Notice:
 class _Pending:
     number: int
     time_ns: int
-    asked: Asked | None
+    asked: AskedFrame | None
     """None: a bare SASL token."""
 
 
@@ -115,10 +122,10 @@ class Conversation:
 
     def __init__(
         self,
-        client: Endpoint,
-        node: Endpoint,
+        client: PacketEndpoint,
+        node: PacketEndpoint,
         numbers: Numbers,
-        names: Names,
+        names: MeaningNames,
         *,
         from_its_start: bool,
         with_records: bool,
@@ -188,7 +195,7 @@ class Conversation:
         self._expect(frame, raw, number)
         return self._exchange(raw, number, frame)
 
-    def _expect(self, frame: Frame, raw: RawFrame, number: int) -> None:
+    def _expect(self, frame: CapturedFrame, raw: RawFrame, number: int) -> None:
         """Store the request until its response."""
         if frame.api_key < 0:
             return
@@ -220,7 +227,9 @@ class Conversation:
         if not has_head:
             frame = _bare(FrameKind.RESPONSE, raw.content, -1)
             frame.tree.troubles.append(
-                Trouble(path="", position=SIZE.size, reason="a response without a correlation id")
+                DecodeTrouble(
+                    path="", position=SIZE.size, reason="a response without a correlation id"
+                )
             )
             return self._exchange(raw, number, frame)
         if pending is None or pending.asked is None:
@@ -241,7 +250,7 @@ class Conversation:
         self,
         raw: RawFrame,
         number: int,
-        frame: Frame,
+        frame: CapturedFrame,
         pending: _Pending | None = None,
         said: str = "",
     ) -> Exchange:
@@ -305,9 +314,9 @@ def looks_like_start(buffer: bytes | bytearray, position: int) -> bool:
     return position < len(buffer) and buffer[position] == 0
 
 
-def _bare(kind: FrameKind, content: bytes, api_key: int) -> Frame:
+def _bare(kind: FrameKind, content: bytes, api_key: int) -> CapturedFrame:
     """Return a frame that could not be identified."""
-    return Frame(kind=kind, content=content, tree=Tree(), api_key=api_key, is_unknown=True)
+    return CapturedFrame(kind=kind, content=content, tree=Tree(), api_key=api_key, is_unknown=True)
 
 
 def _missing(raw: RawFrame) -> str:

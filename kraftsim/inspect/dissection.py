@@ -12,7 +12,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from kraftsim.inspect.parts import Part, Scalar, Trouble, joined
+from kraftsim.inspect.parts import DecodeTrouble, Part, Scalar, joined
 from protocol.codec.declaration import Primitive
 from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout
 from protocol.limits import LAST_INT32, STRING_SIZE_MAX
@@ -47,15 +47,15 @@ class Dissector:
         self.buffer = buffer
         self.end = len(buffer) if end is None else end
         self._path: list[str] = []
-        self.oddities: list[Trouble] = []
+        self.oddities: list[DecodeTrouble] = []
 
-    def trouble(self, failure: Unreadable) -> Trouble:
+    def trouble(self, failure: Unreadable) -> DecodeTrouble:
         """Return the failure with the path of the field in which it happened, and clear that
         path.
         """
         place = self._place()
         self._path.clear()
-        return Trouble(path=place, position=failure.position, reason=failure.reason)
+        return DecodeTrouble(path=place, position=failure.position, reason=failure.reason)
 
     def _place(self) -> str:
         path = ""
@@ -65,7 +65,7 @@ class Dissector:
 
     def _odd(self, position: int, reason: str) -> None:
         self.oddities.append(
-            Trouble(path=self._place(), position=position, reason=f"{reason}; Kafka reads on")
+            DecodeTrouble(path=self._place(), position=position, reason=f"{reason}; Kafka reads on")
         )
 
     def message(self, layout: StructureLayout, position: int, parts: list[Part]) -> int:

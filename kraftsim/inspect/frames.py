@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from kraftsim.inspect.dissection import Dissector, Unreadable
-from kraftsim.inspect.parts import Part, Tree, Trouble, joined
+from kraftsim.inspect.parts import DecodeTrouble, Part, Tree, joined
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import pascal_case
 from protocol.codec.tree import layout_of
@@ -42,16 +42,16 @@ class FrameKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedFrame:
     """The request of a response; `inner` is the request in an Envelope."""
 
     api_key: int
     api_version: int
-    inner: "Asked | None" = None
+    inner: "AskedFrame | None" = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Frame:
+class CapturedFrame:
     """A decoded frame.
 
     Positions count in `content`; `is_unknown`: its API or version is not declared here, so the body
@@ -67,7 +67,7 @@ class Frame:
     client_id: str | None = None
     body_version: int = -1
     is_unknown: bool = False
-    inner: "Frame | None" = None
+    inner: "CapturedFrame | None" = None
     """The frame in an Envelope; its parts are in the tree of this one."""
 
     @property
@@ -76,9 +76,9 @@ class Frame:
         return api_name(self.api_key)
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedFrame:
         """The request that a response to this frame has."""
-        return Asked(
+        return AskedFrame(
             self.api_key, self.api_version, None if self.inner is None else self.inner.asked
         )
 
@@ -102,16 +102,16 @@ def is_declared(api_key: int, version: int) -> bool:
         return False
 
 
-def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> Frame:
+def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> CapturedFrame:
     """Decode the request between two positions, the first being that of its header; never raises
     for malformed bytes.
     """
     end = len(content) if end is None else end
     tree = Tree()
-    frame = Frame(kind=FrameKind.REQUEST, content=content, tree=tree)
+    frame = CapturedFrame(kind=FrameKind.REQUEST, content=content, tree=tree)
     if end < start + REQUEST_START.size:
         tree.troubles.append(
-            Trouble(
+            DecodeTrouble(
                 path=HEADER,
                 position=start,
                 reason=f"a frame of {end - start} bytes has no request header",
@@ -138,11 +138,13 @@ def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> F
     return frame
 
 
-def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | None = None) -> Frame:
+def dissect_response(
+    content: bytes, asked: AskedFrame, start: int = 0, end: int | None = None
+) -> CapturedFrame:
     """Decode the response to a request; never raises for malformed bytes."""
     end = len(content) if end is None else end
     tree = Tree()
-    frame = Frame(
+    frame = CapturedFrame(
         kind=FrameKind.RESPONSE,
         content=content,
         tree=tree,
@@ -152,7 +154,7 @@ def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | No
     frame.body_version = asked.api_version
     if end < start + SIZE.size:
         tree.troubles.append(
-            Trouble(
+            DecodeTrouble(
                 path=HEADER,
                 position=start,
                 reason=f"a frame of {end - start} bytes has no correlation id",
@@ -177,7 +179,7 @@ def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | No
     return frame
 
 
-def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
+def _open_envelope(frame: CapturedFrame, field_name: str, asked: AskedFrame | None) -> None:
     """Decode the request that a broker forwards, or the controller's response to it."""
     part = frame.body.part(field_name) if frame.body is not None else None
     if part is None or not isinstance(part.value, bytes):
@@ -193,7 +195,7 @@ def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
     part.emit = f"{inner.api_name} v{inner.api_version} {inner.kind.value}"
     for trouble in inner.tree.troubles:
         frame.tree.troubles.append(
-            Trouble(
+            DecodeTrouble(
                 path=f"{field_name}.{trouble.path}",
                 position=trouble.position,
                 reason=trouble.reason,
@@ -215,7 +217,7 @@ class _Reader:
         self._tree.parts.append(part)
         assert part.parts is not None
         dissector = Dissector(self._content, self._end)
-        failed: list[Trouble] = []
+        failed: list[DecodeTrouble] = []
         try:
             part.end = dissector.message(layout_of(cls, version), position, part.parts)
         except Unreadable as failure:
@@ -224,7 +226,7 @@ class _Reader:
         for trouble in (*dissector.oddities, *failed):
             path = trouble.path if name == BODY else joined(name, trouble.path)
             self._tree.troubles.append(
-                Trouble(path=path, position=trouble.position, reason=trouble.reason)
+                DecodeTrouble(path=path, position=trouble.position, reason=trouble.reason)
             )
         return None if failed else part.end
 
@@ -234,7 +236,7 @@ class _Reader:
         if end is not None and end < self._end:
             left = self._end - end
             self._tree.troubles.append(
-                Trouble(
+                DecodeTrouble(
                     path="",
                     position=end,
                     reason=f"{left} bytes are left behind the {cls.__name__} v{version}",

@@ -6,7 +6,7 @@ NAME_means.
 
 from typing import Final, TypeAlias
 
-from kraftsim.inspect.parts import Part, Scalar, Tree, Trouble, Value, walk
+from kraftsim.inspect.parts import DecodeTrouble, Part, Scalar, Tree, Value, walk
 from kraftsim.inspect.records import HEADER_KIND
 from kraftsim.inspect.text import printable
 from protocol.uuids import uuid_text
@@ -58,7 +58,7 @@ def json_of_spans(tree: Tree) -> dict[str, Json]:
     }
 
 
-def json_of_troubles(troubles: list[Trouble]) -> list[Json]:
+def json_of_troubles(troubles: list[DecodeTrouble]) -> list[Json]:
     """Return the errors in the order of the bytes."""
     return [
         {

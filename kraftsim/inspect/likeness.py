@@ -8,7 +8,7 @@ from functools import cache
 from struct import Struct
 from typing import Final
 
-from kraftsim.inspect.frames import Asked, Frame, dissect_request, dissect_response
+from kraftsim.inspect.frames import AskedFrame, CapturedFrame, dissect_request, dissect_response
 from kraftsim.inspect.parts import Part, walk
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -90,7 +90,7 @@ def resembles_batches(content: bytes) -> bool:
     return position == len(content) > 0
 
 
-def fitting_responses(content: bytes, start: int, end: int) -> list[Frame]:
+def fitting_responses(content: bytes, start: int, end: int) -> list[CapturedFrame]:
     """Return the possible types of a response that decode to its last byte, the likeliest first."""
     fitting = []
     for asked in _everything_askable():
@@ -140,9 +140,9 @@ def _last_versions() -> dict[int, int]:
 
 
 @cache
-def _everything_askable() -> tuple[Asked, ...]:
+def _everything_askable() -> tuple[AskedFrame, ...]:
     return tuple(
-        Asked(int(key), version)
+        AskedFrame(int(key), version)
         for key in declared_api_keys()
         for version in range(versions_of(key)[0], versions_of(key)[1] + 1)
     )

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kraftsim.inspect.frames import SIZE, Asked, Frame, FrameKind, dissect_request, dissect_response
+from kraftsim.inspect.frames import (
+    SIZE,
+    AskedFrame,
+    CapturedFrame,
+    FrameKind,
+    dissect_request,
+    dissect_response,
+)
 from kraftsim.inspect.likeness import (
     fitting_responses,
     frame_spans,
@@ -17,8 +24,8 @@ from kraftsim.inspect.likeness import (
     looks_like_header,
     resembles_batches,
 )
-from kraftsim.inspect.meaning import Names, explain, open_values
-from kraftsim.inspect.parts import Tree, Trouble
+from kraftsim.inspect.meaning import MeaningNames, explain, open_values
+from kraftsim.inspect.parts import DecodeTrouble, Tree
 from kraftsim.inspect.records import dissect_batches
 
 OTHERS_SHOWN: Final = 5
@@ -35,12 +42,12 @@ class Hint(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class FoundFrame:
     """A frame, or batches; `said` is the guess about it, empty if the type was given."""
 
     content: bytes
     tree: Tree
-    frame: Frame | None = None
+    frame: CapturedFrame | None = None
     said: str = ""
     start: int = 0
     end: int = 0
@@ -52,13 +59,17 @@ class Found:
 
 
 def dissect_lone(
-    content: bytes, declared: Hint | Asked, *, topic: str | None = None, with_records: bool = True
-) -> Iterator[Found]:
+    content: bytes,
+    declared: Hint | AskedFrame,
+    *,
+    topic: str | None = None,
+    with_records: bool = True,
+) -> Iterator[FoundFrame]:
     """Yield the frames, or the batches as one, in some bytes.
 
     `topic` is the topic of the records.
     """
-    names = Names()
+    names = MeaningNames()
     if declared is Hint.BATCH or (declared is Hint.NOTHING and looks_like_batch(content)):
         yield _batches(
             content,
@@ -77,10 +88,10 @@ def dissect_lone(
         return
     for start, end in frame_spans(content):
         found = _frame(content, start, end, declared)
-        if start == 0 and not isinstance(declared, Asked):
+        if start == 0 and not isinstance(declared, AskedFrame):
             found = _behind_wrong_size(content, end, found) or found
         if found is None:
-            found = Found(
+            found = FoundFrame(
                 content=content,
                 tree=Tree(),
                 said="neither a request, nor a response to anything known, nor a batch",
@@ -99,14 +110,14 @@ def dissect_lone(
                 prefix = "the frame is truncated: " if announced > end - begin else ""
                 reason = f"{prefix}its size is {announced} bytes, {end - begin} are present"
                 found.tree.troubles.append(
-                    Trouble(path="", position=begin - SIZE.size, reason=reason)
+                    DecodeTrouble(path="", position=begin - SIZE.size, reason=reason)
                 )
         yield found
 
 
-def _frame(content: bytes, start: int, end: int, declared: Hint | Asked) -> Found | None:
+def _frame(content: bytes, start: int, end: int, declared: Hint | AskedFrame) -> FoundFrame | None:
     """Decode one frame; None if it matches no known type."""
-    if isinstance(declared, Asked):
+    if isinstance(declared, AskedFrame):
         return _found(dissect_response(content, declared, start, end), start, end)
     if declared is Hint.REQUEST:
         return _found(dissect_request(content, start, end), start, end)
@@ -120,7 +131,7 @@ def _frame(content: bytes, start: int, end: int, declared: Hint | Asked) -> Foun
     return _found(request, start, end, "a request, as its header says") if is_like_request else None
 
 
-def _behind_wrong_size(content: bytes, end: int, otherwise: Found | None) -> Found | None:
+def _behind_wrong_size(content: bytes, end: int, otherwise: FoundFrame | None) -> FoundFrame | None:
     """Treat the first four bytes as a wrong size, if a request after them is more likely than the
     other matches.
     """
@@ -143,13 +154,13 @@ def _behind_wrong_size(content: bytes, end: int, otherwise: Found | None) -> Fou
     )
 
 
-def _found(frame: Frame, start: int, end: int, said: str = "") -> Found:
-    return Found(
+def _found(frame: CapturedFrame, start: int, end: int, said: str = "") -> FoundFrame:
+    return FoundFrame(
         content=frame.content, tree=frame.tree, frame=frame, said=said, start=start, end=end
     )
 
 
-def _guess(responses: list[Frame]) -> str:
+def _guess(responses: list[CapturedFrame]) -> str:
     words = [f"{frame.api_name} v{frame.api_version}" for frame in responses]
     if len(words) == 1:
         return f"a response to {words[0]}: nothing else fits"
@@ -163,11 +174,11 @@ def _guess(responses: list[Frame]) -> str:
 
 
 def _batches(
-    content: bytes, topic: str | None, names: Names, said: str, with_records: bool
-) -> Found:
+    content: bytes, topic: str | None, names: MeaningNames, said: str, with_records: bool
+) -> FoundFrame:
     tree = Tree()
     tree.parts = dissect_batches(
         content, 0, len(content), "", tree.troubles, with_records=with_records
     )
     tree.troubles += open_values(tree.parts, "", topic, names, guess=topic is None)
-    return Found(content=content, tree=tree, said=said, end=len(content))
+    return FoundFrame(content=content, tree=tree, said=said, end=len(content))

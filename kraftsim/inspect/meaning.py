@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from kraftsim.inspect.frames import Frame, FrameKind, api_name
-from kraftsim.inspect.parts import Part, Trouble, joined
+from kraftsim.inspect.frames import CapturedFrame, FrameKind, api_name
+from kraftsim.inspect.parts import DecodeTrouble, Part, joined
 from kraftsim.inspect.record_values import (
     METADATA_TOPIC,
     OPENERS,
@@ -58,13 +58,13 @@ LIST_OFFSETS_TIMES: Final = {
 
 
 @dataclass(slots=True)
-class Names:
+class MeaningNames:
     """Topic ids and the names that were seen with them."""
 
     topics: dict[bytes, str] = field(default_factory=lambda: {METADATA_TOPIC_ID: METADATA_TOPIC})
 
 
-def explain(frame: Frame, names: Names, *, with_records: bool = True) -> None:
+def explain(frame: CapturedFrame, names: MeaningNames, *, with_records: bool = True) -> None:
     """Add explanations to a frame's tree, and decode its record batches; errors inside them are
     added to the frame's troubles.
     """
@@ -76,12 +76,12 @@ def explain(frame: Frame, names: Names, *, with_records: bool = True) -> None:
 
 
 def open_values(
-    batches: list[Part], path: str, topic: str | None, names: Names, *, guess: bool = False
-) -> list[Trouble]:
+    batches: list[Part], path: str, topic: str | None, names: MeaningNames, *, guess: bool = False
+) -> list[DecodeTrouble]:
     """Decode the records of batches as far as their topic, or the control bit, identifies them;
     return the errors.
     """
-    troubles: list[Trouble] = []
+    troubles: list[DecodeTrouble] = []
     for batch in batches:
         records = batch.part(RECORDS)
         if records is None or not records.parts:
@@ -137,7 +137,7 @@ def _explain_times(record: Part) -> None:
         timestamp.emit = time_text(timestamp.value)
 
 
-def _explain(part: Part, names: Names, api_key: int | None) -> None:
+def _explain(part: Part, names: MeaningNames, api_key: int | None) -> None:
     if not part.emit:
         part.emit = _explanation_of(part, names, api_key)
     for each in part.parts or ():
@@ -145,7 +145,7 @@ def _explain(part: Part, names: Names, api_key: int | None) -> None:
     _learn(part, names)
 
 
-def _explanation_of(part: Part, names: Names, api_key: int | None) -> str:
+def _explanation_of(part: Part, names: MeaningNames, api_key: int | None) -> str:
     value = part.value
     if part.kind == "uuid" and isinstance(value, bytes):
         known = names.topics.get(value) if part.name in ("topic_id", "id") else None
@@ -163,7 +163,7 @@ def _explanation_of(part: Part, names: Names, api_key: int | None) -> str:
     return WORDS.get(part.name, {}).get(value, "")
 
 
-def _learn(part: Part, names: Names) -> None:
+def _learn(part: Part, names: MeaningNames) -> None:
     """Store the name of a topic id."""
     topic_id, name = part.part("topic_id"), _topic_name(part)
     if (
@@ -186,7 +186,7 @@ def _topic_name(part: Part) -> str | None:
 class _Records:
     """Finds the record batches of a body, and the topic that they belong to."""
 
-    def __init__(self, frame: Frame, names: Names, with_records: bool) -> None:
+    def __init__(self, frame: CapturedFrame, names: MeaningNames, with_records: bool) -> None:
         self._frame = frame
         self._names = names
         self._with_records = with_records
@@ -217,7 +217,7 @@ class _Records:
             part.parts, part.emit, part.kind = attempt.parts, attempt.emit, attempt.kind
 
     def _open(self, part: Part, value: bytes, path: str, topic: str | None) -> None:
-        troubles: list[Trouble] = []
+        troubles: list[DecodeTrouble] = []
         start = part.end - len(value)
         part.parts = dissect_batches(
             self._frame.content, start, part.end, path, troubles, with_records=self._with_records

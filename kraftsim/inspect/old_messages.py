@@ -5,7 +5,7 @@ Source: LegacyRecord, AbstractLegacyRecordBatch.
 
 from typing import Final
 
-from kraftsim.inspect.parts import Part, Trouble
+from kraftsim.inspect.parts import DecodeTrouble, Part
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import COMPRESSION_MASK, TimestampType
 from protocol.records.message_sets import KEY_POSITIONS, OldMessage
@@ -25,7 +25,7 @@ def dissect_old_message(
     message: OldMessage,
     name: str,
     path: str,
-    troubles: list[Trouble],
+    troubles: list[DecodeTrouble],
     *,
     with_records: bool,
     uncompressed: bool = False,
@@ -49,7 +49,7 @@ def dissect_old_message(
     crc.emit = "ok" if message.crc_is_valid() else "wrong"
     if crc.emit == "wrong":
         troubles.append(
-            Trouble(
+            DecodeTrouble(
                 path=f"{path}.crc",
                 position=start + 12,
                 reason="the checksum does not fit the bytes",
@@ -72,7 +72,7 @@ def dissect_old_message(
         _append_content(message, part, path, troubles, with_records)
     except MalformedMessage as malformed:
         troubles.append(
-            Trouble(
+            DecodeTrouble(
                 path=path,
                 position=start + KEY_POSITIONS[message.magic],
                 reason=malformed.reason,
@@ -83,7 +83,7 @@ def dissect_old_message(
 
 
 def _append_content(
-    message: OldMessage, part: Part, path: str, troubles: list[Trouble], with_records: bool
+    message: OldMessage, part: Part, path: str, troubles: list[DecodeTrouble], with_records: bool
 ) -> None:
     """Append key and value, or the messages in a wrapper."""
     assert part.parts is not None

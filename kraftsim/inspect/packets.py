@@ -36,7 +36,7 @@ class NoCapture(ValueError):
     """The file is not a capture, or is damaged."""
 
 
-class Endpoint(NamedTuple):
+class PacketEndpoint(NamedTuple):
     """One end of a TCP connection."""
 
     address: bytes
@@ -48,7 +48,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class TcpSegment:
     """A TCP segment; `number` counts the packets of the capture from 1.
 
     `lost_bytes` were sent after the payload, but not captured.
@@ -56,8 +56,8 @@ class Segment:
 
     number: int
     time_ns: int
-    source: Endpoint
-    target: Endpoint
+    source: PacketEndpoint
+    target: PacketEndpoint
     sequence: int
     acknowledged: int | None
     flags: int
@@ -66,7 +66,7 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Tally:
+class PacketTally:
     """The counts of a capture."""
 
     packets: int = 0
@@ -95,7 +95,7 @@ def opened(file: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if start == GZIP_MAGIC else file
 
 
-def segments(file: IO[bytes], tally: Tally) -> Iterator[Segment]:
+def segments(file: IO[bytes], tally: PacketTally) -> Iterator[TcpSegment]:
     """Yield every TCP segment, counting in `tally`. Raises NoCapture."""
     start = file.read(4)
     for packet in (
@@ -111,7 +111,7 @@ def segments(file: IO[bytes], tally: Tally) -> Iterator[Segment]:
             yield segment
 
 
-def _pcap_packets(file: IO[bytes], start: bytes, tally: Tally) -> Iterator[_Packet]:
+def _pcap_packets(file: IO[bytes], start: bytes, tally: PacketTally) -> Iterator[_Packet]:
     if start not in PCAP_MAGICS:
         raise NoCapture("neither pcap nor pcapng")
     order = "<" if start[0] != 0xA1 else ">"
@@ -137,7 +137,7 @@ def _pcap_packets(file: IO[bytes], start: bytes, tally: Tally) -> Iterator[_Pack
         yield _Packet(seconds * NANOSECONDS + fraction * unit_ns, link, content)
 
 
-def _pcapng_packets(file: IO[bytes], start: bytes, tally: Tally) -> Iterator[_Packet]:
+def _pcapng_packets(file: IO[bytes], start: bytes, tally: PacketTally) -> Iterator[_Packet]:
     yield from _PcapngBlocks(file, start, tally).packets()
 
 
@@ -152,7 +152,7 @@ class _Interface:
 class _PcapngBlocks:
     """The blocks of a pcapng file; each section has its own byte order and interfaces."""
 
-    def __init__(self, file: IO[bytes], start: bytes, tally: Tally) -> None:
+    def __init__(self, file: IO[bytes], start: bytes, tally: PacketTally) -> None:
         self._file = file
         self._start = start
         self._tally = tally
@@ -252,7 +252,7 @@ LINKS: Final[dict[int, Callable[[bytes], dpkt.Packet]]] = {
 """The link-layer header of a packet, by its link type."""
 
 
-def _segment(packet: _Packet, tally: Tally) -> Segment | None:
+def _segment(packet: _Packet, tally: PacketTally) -> TcpSegment | None:
     """Return the TCP segment in a packet, None if there is none."""
     link = LINKS.get(packet.link)
     if link is None:
@@ -272,11 +272,11 @@ def _segment(packet: _Packet, tally: Tally) -> Segment | None:
         return None
     if not isinstance(tcp, dpkt.tcp.TCP):
         return None
-    return Segment(
+    return TcpSegment(
         number=tally.packets,
         time_ns=packet.time_ns,
-        source=Endpoint(layer.src, tcp.sport),
-        target=Endpoint(layer.dst, tcp.dport),
+        source=PacketEndpoint(layer.src, tcp.sport),
+        target=PacketEndpoint(layer.dst, tcp.dport),
         sequence=tcp.seq,
         acknowledged=tcp.ack if tcp.flags & dpkt.tcp.TH_ACK else None,
         flags=tcp.flags,

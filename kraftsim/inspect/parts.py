@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class DecodeTrouble:
     """An error: which field, at which byte, why."""
 
     path: str
@@ -68,7 +68,7 @@ class Tree:
     """Everything decoded from some bytes, and every error in the order of the bytes."""
 
     parts: list[Part] = field(default_factory=list)
-    troubles: list[Trouble] = field(default_factory=list)
+    troubles: list[DecodeTrouble] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from kraftsim.inspect.dissection import Dissector, Unreadable
-from kraftsim.inspect.parts import Part, Trouble, joined
+from kraftsim.inspect.parts import DecodeTrouble, Part, joined
 from protocol.codec.tree import layout_of
 from protocol.coordinator import registry as coordinator
 from protocol.coordinator.registry import CoordinatorTopic
@@ -26,11 +26,11 @@ from protocol.version_prefixed import PREFIX_BYTES
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 REMOTE_LOG_TOPIC: Final = "__remote_log_metadata"
-Opener = Callable[[Part, Part, str], list[Trouble]]
+Opener = Callable[[Part, Part, str], list[DecodeTrouble]]
 """Decodes key and value of a record; the path is that of the record."""
 
 
-def open_control_record(key: Part, value: Part, path: str) -> list[Trouble]:
+def open_control_record(key: Part, value: Part, path: str) -> list[DecodeTrouble]:
     """Name the type of a control record, and decode its content."""
     try:
         kind = control_type(_content(key))
@@ -52,19 +52,19 @@ def open_control_record(key: Part, value: Part, path: str) -> list[Trouble]:
     )
 
 
-def open_metadata_record(key: Part, value: Part, path: str) -> list[Trouble]:
+def open_metadata_record(key: Part, value: Part, path: str) -> list[DecodeTrouble]:
     """Decode the value of a record of the metadata log."""
     return _open_frame(value, joined(path, "value"), metadata.record_class)
 
 
-def open_remote_log_record(key: Part, value: Part, path: str) -> list[Trouble]:
+def open_remote_log_record(key: Part, value: Part, path: str) -> list[DecodeTrouble]:
     """Decode the value of a record of `__remote_log_metadata`."""
     return _open_frame(value, joined(path, "value"), remote_log.record_class)
 
 
 def open_coordinator_record(
     topic: CoordinatorTopic, key: Part, value: Part, path: str
-) -> list[Trouble]:
+) -> list[DecodeTrouble]:
     """Decode key and value of a record of a coordinators' topic; unknown types are skipped, as
     Kafka's readers do.
     """
@@ -89,7 +89,7 @@ def open_coordinator_record(
 
 def open_version_prefixed(
     value: Part, cls: type, path: str, *, later_as_newest: bool = False
-) -> list[Trouble]:
+) -> list[DecodeTrouble]:
     """Decode a message with a version prefix."""
     content = _content(value)
     if content is None or len(content) < PREFIX_BYTES:
@@ -103,7 +103,7 @@ def open_version_prefixed(
     return open_message(value, cls, version, PREFIX_BYTES, path, may_go_on=True)
 
 
-def _open_frame(value: Part, path: str, record_class: Callable[[int], type]) -> list[Trouble]:
+def _open_frame(value: Part, path: str, record_class: Callable[[int], type]) -> list[DecodeTrouble]:
     content = _content(value)
     if content is None or len(content) < 3:
         return [_trouble(value, path, 0, "it is too short for number and version")]
@@ -136,7 +136,7 @@ def is_metadata_record(content: bytes | None) -> bool:
 
 def open_message(
     value: Part, cls: type, version: int, position: int, path: str, *, may_go_on: bool = False
-) -> list[Trouble]:
+) -> list[DecodeTrouble]:
     """Put the fields of a message below the bytes that contain it; return its errors."""
     content = _content(value)
     assert content is not None, "there are bytes to open"
@@ -194,8 +194,8 @@ def _start_of(part: Part) -> int:
     return part.end - len(content) if content is not None else part.start
 
 
-def _trouble(part: Part, path: str, position: int, reason: str) -> Trouble:
-    return Trouble(
+def _trouble(part: Part, path: str, position: int, reason: str) -> DecodeTrouble:
+    return DecodeTrouble(
         path=path,
         position=_start_of(part) + position,
         reason=reason,

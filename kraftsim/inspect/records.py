@@ -7,7 +7,7 @@ Source: KIP-98, DefaultRecordBatch, DefaultRecord.
 from typing import Final
 
 from kraftsim.inspect.old_messages import dissect_old_message
-from kraftsim.inspect.parts import Part, Trouble
+from kraftsim.inspect.parts import DecodeTrouble, Part
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import (
     COMPRESSION_MASK,
@@ -60,7 +60,7 @@ def dissect_batches(
     start: int,
     end: int,
     path: str,
-    troubles: list[Trouble],
+    troubles: list[DecodeTrouble],
     *,
     with_records: bool = True,
 ) -> list[Part]:
@@ -73,14 +73,14 @@ def dissect_batches(
             batch = open_batch(memoryview(content)[:end], position)
         except TornBatch as torn:
             troubles.append(
-                Trouble(
+                DecodeTrouble(
                     path=place, position=position, reason=f"the last batch is torn: {torn.reason}"
                 )
             )
             break
         except MalformedMessage as malformed:
             troubles.append(
-                Trouble(
+                DecodeTrouble(
                     path=place, position=_place_of(content, position, end), reason=malformed.reason
                 )
             )
@@ -104,7 +104,7 @@ def dissect_batches(
         batches.append(part)
         if not batch.crc_is_valid():
             troubles.append(
-                Trouble(
+                DecodeTrouble(
                     path=f"{place}.crc",
                     position=position + 17,
                     reason="the checksum does not fit the bytes",
@@ -154,7 +154,7 @@ def _crc_part(batch: Part) -> Part:
     return found
 
 
-def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) -> None:
+def _open(batch: RecordBatch, part: Part, path: str, troubles: list[DecodeTrouble]) -> None:
     """Append the records of a batch to its part."""
     body_start = batch.position + HEADER_SIZE_BYTES
     body_end = batch.position + batch.size_bytes
@@ -168,7 +168,7 @@ def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) ->
             data = decompress(batch.compression, memoryview(batch.buffer)[body_start:body_end])
         except MalformedMessage as malformed:
             troubles.append(
-                Trouble(path=f"{path}.records", position=body_start, reason=malformed.reason)
+                DecodeTrouble(path=f"{path}.records", position=body_start, reason=malformed.reason)
             )
             return
         position, end = 0, len(data)
@@ -182,7 +182,7 @@ def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) ->
         except _Broken as broken:
             reason = broken.reason
             troubles.append(
-                Trouble(
+                DecodeTrouble(
                     path=f"{path}.records[{index}]",
                     position=broken.position,
                     reason=reason,
@@ -194,7 +194,7 @@ def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) ->
     if position != end:
         reason = f"{end - position} bytes are left behind {batch.record_count} records"
         troubles.append(
-            Trouble(
+            DecodeTrouble(
                 path=f"{path}.records", position=position, reason=reason, uncompressed=is_compressed
             )
         )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kraftsim.inspect.conversation import Exchange, Notice
-from kraftsim.inspect.frames import Frame, FrameKind, is_declared
+from kraftsim.inspect.frames import CapturedFrame, FrameKind, is_declared
 from kraftsim.inspect.hexdump import hexdump
 from kraftsim.inspect.json_lines import (
     Json,
@@ -19,7 +19,7 @@ from kraftsim.inspect.json_lines import (
     json_of_spans,
     json_of_troubles,
 )
-from kraftsim.inspect.lone import Found
+from kraftsim.inspect.lone import FoundFrame
 from kraftsim.inspect.text import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Look, tree_lines, value_text
 
 UNREAD_BYTES_SHOWN: Final = 64
@@ -85,7 +85,7 @@ class Show:
             yield from (self.look.paint(f"        {line}", DIM) for line in hexdump(notice.start))
             yield ""
 
-    def found(self, found: Found) -> Iterator[str]:
+    def found(self, found: FoundFrame) -> Iterator[str]:
         """Yield the lines of a frame or of batches without a capture."""
         if found.frame is not None:
             self._count(found.frame, "")
@@ -109,7 +109,7 @@ class Show:
         else:
             yield from hexdump(found.content)
 
-    def _count(self, frame: Frame, said: str) -> None:
+    def _count(self, frame: CapturedFrame, said: str) -> None:
         self.shown += 1
         self.frames[
             f"{frame.api_name} v{frame.api_version}" if frame.api_key >= 0 else "unknown"
@@ -141,7 +141,7 @@ class Show:
             words.append(look.paint(f"!! {frame.tree.troubles[0]}", RED))
         return "  ".join(words)
 
-    def _title(self, frame: Frame) -> str:
+    def _title(self, frame: CapturedFrame) -> str:
         if frame.api_key < 0:
             return self.look.paint(f"unknown {frame.kind.value}", RED)
         colour = CYAN if frame.kind is FrameKind.REQUEST else GREEN
@@ -158,7 +158,7 @@ class Show:
             else f"{title}  client {value_text(frame.client_id, self.look)}"
         )
 
-    def _insides(self, frame: Frame, said: str) -> Iterator[str]:
+    def _insides(self, frame: CapturedFrame, said: str) -> Iterator[str]:
         yield from tree_lines(frame.tree, frame.content, self.look)
         if frame.is_unknown:
             if not said and not is_declared(frame.api_key, frame.api_version):
@@ -176,7 +176,7 @@ class Show:
                     f"          ... {len(frame.content) - UNREAD_BYTES_SHOWN} bytes behind", DIM
                 )
 
-    def _json_of_frame(self, frame: Frame) -> dict[str, Json]:
+    def _json_of_frame(self, frame: CapturedFrame) -> dict[str, Json]:
         shown: dict[str, Json] = {
             part.name: json_of_parts(part.parts or []) for part in frame.tree.parts
         }
@@ -188,7 +188,7 @@ class Show:
             shown["content"] = {"hex": frame.content.hex()}
         return shown
 
-    def _json_of_found(self, found: Found) -> dict[str, Json]:
+    def _json_of_found(self, found: FoundFrame) -> dict[str, Json]:
         shown: dict[str, Json] = {"guessed": found.said} if found.said else {}
         if found.frame is not None:
             return {
@@ -222,7 +222,7 @@ def _json_of_exchange(exchange: Exchange) -> dict[str, Json]:
     return shown
 
 
-def _json_of_head(frame: Frame, size: int) -> dict[str, Json]:
+def _json_of_head(frame: CapturedFrame, size: int) -> dict[str, Json]:
     shown: dict[str, Json] = {"way": frame.kind.value}
     if frame.api_key >= 0:
         shown |= {"api_key": frame.api_key, "api": frame.api_name, "version": frame.api_version}

@@ -8,7 +8,7 @@ for a while, or when too much waits after it.
 from collections.abc import Iterator
 from typing import Final
 
-from kraftsim.inspect.packets import Segment
+from kraftsim.inspect.packets import TcpSegment
 
 SEQUENCE_NUMBERS: Final = 1 << 32
 WAITING_BYTES_MAX: Final = 16 << 20
@@ -65,7 +65,7 @@ class Stream:
                 self._acknowledged = max(self._acknowledged, position)
         yield from self._ordered()
 
-    def feed(self, segment: Segment) -> Iterator[bytes | Gap]:
+    def feed(self, segment: TcpSegment) -> Iterator[bytes | Gap]:
         """Take a segment; yield the bytes that are in order now, and gaps."""
         if self._first_sequence is None:
             self._first_sequence = segment.sequence

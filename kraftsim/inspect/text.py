@@ -6,7 +6,7 @@ from typing import Final
 
 from kraftsim.inspect.hexdump import hexdump
 from kraftsim.inspect.old_messages import MESSAGE
-from kraftsim.inspect.parts import Part, Scalar, Tree, Trouble, Value
+from kraftsim.inspect.parts import DecodeTrouble, Part, Scalar, Tree, Value
 from kraftsim.inspect.records import BATCH, RECORD, RECORDS
 from protocol.uuids import uuid_text
 
@@ -39,7 +39,7 @@ def tree_lines(tree: Tree, content: bytes, look: Look) -> Iterator[str]:
         yield from trouble_lines(trouble, content, look)
 
 
-def trouble_lines(trouble: Trouble, content: bytes, look: Look) -> Iterator[str]:
+def trouble_lines(trouble: DecodeTrouble, content: bytes, look: Look) -> Iterator[str]:
     """Yield the errors and the surrounding bytes; of uncompressed records there are no bytes to
     show.
     """

@@ -11,7 +11,7 @@ from typing import Final
 from kraftsim.lease_pid.coordination import Coordination
 from kraftsim.lease_pid.events import LeasedLogTruncated, LeasedPartitionLed
 from kraftsim.lease_pid.links import ClientLink
-from kraftsim.lease_pid.replica import NO_LEADER, PartitionState, Replica
+from kraftsim.lease_pid.replica import NO_LEADER, LeaseReplica, PartitionState
 from kraftsim.lease_pid.settings import LeaseSettings
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperRefused
@@ -34,7 +34,7 @@ class ReplicaManager:
         world: World,
         settings: LeaseSettings,
         coordination: Coordination,
-        replicas: Mapping[tuple[str, int], Replica],
+        replicas: Mapping[tuple[str, int], LeaseReplica],
         on_truncated: Callable[[], Awaitable[None]],
     ) -> None:
         self._world = world
@@ -75,7 +75,7 @@ class ReplicaManager:
                     self._states[topic, partition] = state
 
     async def _decide(
-        self, replica: Replica, state: PartitionState | None, live: tuple[int, ...]
+        self, replica: LeaseReplica, state: PartitionState | None, live: tuple[int, ...]
     ) -> PartitionState | None:
         """Become leader if this server is elected, maintain the in-sync replicas as leader, or
         follow.
@@ -115,7 +115,7 @@ class ReplicaManager:
         return state
 
     async def _leave_in_sync(
-        self, replica: Replica, state: PartitionState, live: tuple[int, ...]
+        self, replica: LeaseReplica, state: PartitionState, live: tuple[int, ...]
     ) -> PartitionState:
         """Leave the in-sync replicas: this server has restarted, and may have lost unflushed
         messages that the others have.
@@ -135,7 +135,11 @@ class ReplicaManager:
         )
 
     async def _lead(
-        self, replica: Replica, state: PartitionState, replicas: list[int], live: tuple[int, ...]
+        self,
+        replica: LeaseReplica,
+        state: PartitionState,
+        replicas: list[int],
+        live: tuple[int, ...],
     ) -> PartitionState:
         if (
             not replica.is_led
@@ -169,7 +173,7 @@ class ReplicaManager:
             return state
         return await self._change_in_sync(replica, state)
 
-    async def _change_in_sync(self, replica: Replica, state: PartitionState) -> PartitionState:
+    async def _change_in_sync(self, replica: LeaseReplica, state: PartitionState) -> PartitionState:
         """Remove lagging replicas, and add those that caught up; the high watermark passes a
         replica only once it is removed.
         """
@@ -208,7 +212,7 @@ class ReplicaManager:
     # Replication
     # ----------------------------------------------------------------------------------------------
 
-    async def copy(self, replica: Replica) -> None:
+    async def copy(self, replica: LeaseReplica) -> None:
         """Fetch from the leader, as long as this server is a follower."""
         link: ClientLink | None = None
         linked_to = NO_LEADER
@@ -251,7 +255,7 @@ class ReplicaManager:
                 continue  # the response is from an earlier leader epoch
             await self._append_fetched(replica, answer)
 
-    async def _append_fetched(self, replica: Replica, answer: LeasedFetchResponse) -> None:
+    async def _append_fetched(self, replica: LeaseReplica, answer: LeasedFetchResponse) -> None:
         """Append the fetched messages, or truncate diverging ones."""
         if answer.error_code != ErrorCode.NONE:
             await asyncio.sleep(LOOK_SECONDS)
@@ -267,7 +271,7 @@ class ReplicaManager:
             replica.high_watermark, min(answer.high_watermark, replica.log.end_offset)
         )
 
-    async def _truncate(self, replica: Replica, end_offset: int) -> None:
+    async def _truncate(self, replica: LeaseReplica, end_offset: int) -> None:
         replica.log.truncate(end_offset)
         replica.high_watermark = min(replica.high_watermark, end_offset)
         replica.leased.restore(())
@@ -279,7 +283,7 @@ class ReplicaManager:
         )
         await self._on_truncated()
 
-    async def _pause(self, replica: Replica) -> None:
+    async def _pause(self, replica: LeaseReplica) -> None:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await replica.move()

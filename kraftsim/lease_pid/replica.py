@@ -53,14 +53,14 @@ class PartitionState:
 
 
 @dataclass(slots=True)
-class FollowerProgress:
+class LeaseFollowerProgress:
     """The progress of a follower, as known to the leader."""
 
     next_offset: int = -1
     caught_up_ms: int = -1
 
 
-class Replica:
+class LeaseReplica:
     """`state` is the last state read from ZooKeeper; this server is leader while `is_led` is true
     and its session is alive.
     """
@@ -81,7 +81,7 @@ class Replica:
         self.is_led = False
         self.joining: set[int] = set()
         """Replicas about to join the in-sync replicas: they hold back the high watermark, too."""
-        self.followers: dict[int, FollowerProgress] = {}
+        self.followers: dict[int, LeaseFollowerProgress] = {}
         self.high_watermark = 0
         self._world = world
         self._emit = emit
@@ -96,7 +96,9 @@ class Replica:
         self.joining.clear()
         now_ms = self._world.clock.monotonic_ms()
         self.followers = {
-            each: FollowerProgress(caught_up_ms=now_ms) for each in replicas if each != broker_id
+            each: LeaseFollowerProgress(caught_up_ms=now_ms)
+            for each in replicas
+            if each != broker_id
         }
         self.advance_high_watermark()
         self.wake()

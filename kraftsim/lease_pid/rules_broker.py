@@ -301,7 +301,7 @@ class LiteralList(RepairedList):
         return gone
 
 
-class Table:
+class LeaseRows:
     """A hash table by id."""
 
     def __init__(self) -> None:
@@ -338,7 +338,7 @@ def table_of(lookup: Lookup) -> LeaseTable:
         case Lookup.LITERAL_LIST:
             return LiteralList()
         case Lookup.TABLE:
-            return Table()
+            return LeaseRows()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from kraftsim.lease_pid.coordination import Coordination
 from kraftsim.lease_pid.events import LeasedServerRecovered, LeaseGranted, LeaseIdsReserved
 from kraftsim.lease_pid.followers import ReplicaManager
 from kraftsim.lease_pid.links import ServerLink
-from kraftsim.lease_pid.replica import NO_LEADER, Replica
+from kraftsim.lease_pid.replica import NO_LEADER, LeaseReplica
 from kraftsim.lease_pid.rules_broker import (
     EndsWith,
     IdReserve,
@@ -24,7 +24,7 @@ from kraftsim.lease_pid.rules_broker import (
 )
 from kraftsim.lease_pid.settings import LeaseSettings
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.server.listeners import ListenerError
 from kraftsim.server.tasks import NodeTasks
@@ -65,7 +65,7 @@ class LeaseSnapshots:
     """One file for all partitions of a server."""
 
     def __init__(
-        self, world: World, replicas: Mapping[tuple[str, int], Replica], interval_ms: int
+        self, world: World, replicas: Mapping[tuple[str, int], LeaseReplica], interval_ms: int
     ) -> None:
         self._world = world
         self._replicas = replicas
@@ -129,8 +129,8 @@ class LeaseServer:
         self.world = world
         self.settings = settings
         self.tasks = NodeTasks(self._fail)
-        self.replicas: dict[tuple[str, int], Replica] = {
-            (topic, partition): Replica(world, topic, partition, settings.readings, world.emit)
+        self.replicas: dict[tuple[str, int], LeaseReplica] = {
+            (topic, partition): LeaseReplica(world, topic, partition, settings.readings, world.emit)
             for topic, count in settings.topics.items()
             for partition in range(count)
             if settings.broker_id in settings.replicas_of(partition)
@@ -157,10 +157,10 @@ class LeaseServer:
     # ----------------------------------------------------------------------------------------------
 
     @property
-    def addresses(self) -> Mapping[str, Endpoint]:
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> bound endpoint."""
         return (
-            {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)}
+            {LISTENER: ListenerEndpoint(LISTENER, self.settings.host, self.port)}
             if self._server is not None
             else {}
         )
@@ -422,7 +422,7 @@ class LeaseServer:
 
     async def _produced(
         self,
-        replica: Replica | None,
+        replica: LeaseReplica | None,
         answer: LeasedProduceResponse,
         end_offset: int,
         timeout_ms: int,

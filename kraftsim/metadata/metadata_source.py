@@ -23,7 +23,7 @@ from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.forwarding import RequestForwarder
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.security.guarded_nodes import GuardedBroker
@@ -77,7 +77,7 @@ class SourceHost(Protocol):
         ...
 
     @property
-    def addresses(self) -> Mapping[str, Endpoint]:
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> endpoint that it is bound to."""
         ...
 

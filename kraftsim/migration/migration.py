@@ -257,20 +257,20 @@ class Migration:
             case do.PollAfter(delay_ms):
                 self._arm(delay_ms)
                 return None
-            case do.EmitEvent(event):
+            case do.EmitMigrationEvent(event):
                 self._shell.world.emit(event)
                 return None
         try:
             return await self._attempt(effect)
         except REFUSALS as refused:
-            return do.Failed(str(refused))
+            return do.MigrationFailed(str(refused))
         except CopyAborted:
-            return do.Failed("this controller is not the leader any more")
+            return do.MigrationFailed("this controller is not the leader any more")
 
     async def _attempt(self, effect: do.DriverEffect) -> do.DriverEvent | None:
         match effect:
             case do.Recover():
-                return do.Recovered(await self._zookeeper.recover(self.driver.claim))
+                return do.RecoveredMigration(await self._zookeeper.recover(self.driver.claim))
             case do.LookForBrokers(migrating):
                 registered = await self._zookeeper.broker_ids()
                 is_worth_it = registered and registered <= migrating
@@ -281,7 +281,7 @@ class Migration:
                 return await self._claim(claim)
             case do.CopyToLog(claim):
                 return await self._copy_to_log(claim)
-            case do.Sync(claim):
+            case do.SyncZookeeper(claim):
                 return await self._sync(claim)
             case do.SendRpcsToBrokers(claim):
                 self._send_everything(claim)

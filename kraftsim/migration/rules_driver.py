@@ -147,7 +147,7 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredMigration:
     """/migration was read, or created."""
 
     claim: Claim
@@ -198,7 +198,7 @@ class BrokersInformed:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class MigrationFailed:
     """ZooKeeper refused a write, or is not reachable; nothing was done, or the result is
     unknown.
     """
@@ -208,7 +208,7 @@ class Failed:
 
 DriverEvent: TypeAlias = (
     Polled
-    | Recovered
+    | RecoveredMigration
     | LeaderChanged
     | Published
     | BrokersSeen
@@ -216,7 +216,7 @@ DriverEvent: TypeAlias = (
     | Copied
     | InStep
     | BrokersInformed
-    | Failed
+    | MigrationFailed
 )
 
 
@@ -257,7 +257,7 @@ class CopyToLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class SyncZookeeper:
     """Bring ZooKeeper in line with the image, then update /migration: InStep."""
 
     claim: Claim
@@ -281,7 +281,7 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class EmitEvent:
+class EmitMigrationEvent:
     """Emit an event."""
 
     event: Event
@@ -293,10 +293,10 @@ DriverEffect: TypeAlias = (
     | LookForBrokers
     | ClaimController
     | CopyToLog
-    | Sync
+    | SyncZookeeper
     | SendRpcsToBrokers
     | Mirror
-    | EmitEvent
+    | EmitMigrationEvent
 )
 
 
@@ -337,7 +337,7 @@ class MigrationDriver:
         match event:
             case Polled():
                 return self._on_poll()
-            case Recovered(claim):
+            case RecoveredMigration(claim):
                 return self._on_recovered(claim)
             case LeaderChanged():
                 return self._on_leader(event)
@@ -360,9 +360,9 @@ class MigrationDriver:
                 return self._enter_from(
                     DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM, DriverState.DUAL_WRITE
                 )
-            case Failed(why):
+            case MigrationFailed(why):
                 self._is_behind = self._is_behind or self.state.mirrors
-                return [EmitEvent(MigrationWaits(state=self.state.value, reason=why))]
+                return [EmitMigrationEvent(MigrationWaits(state=self.state.value, reason=why))]
             case _:
                 assert_never(event)
 
@@ -401,7 +401,7 @@ class MigrationDriver:
 
         Waits until the image has all records that ZooKeeper has.
         """
-        return [Sync(self.claim)] if self._has_seen_all() else []
+        return [SyncZookeeper(self.claim)] if self._has_seen_all() else []
 
     def _look_at_controllers(self) -> list[DriverEffect]:
         news = self._news
@@ -411,11 +411,13 @@ class MigrationDriver:
             case state if state == PRE_MIGRATION:
                 if news.why_not_ready is not None:
                     return [
-                        EmitEvent(MigrationWaits(state=self.state.value, reason=news.why_not_ready))
+                        EmitMigrationEvent(
+                            MigrationWaits(state=self.state.value, reason=news.why_not_ready)
+                        )
                     ]
                 if (why_not := self.why_not_ours()) is not None:
                     return [
-                        EmitEvent(MigrationWaits(state=self.state.value, reason=why_not)),
+                        EmitMigrationEvent(MigrationWaits(state=self.state.value, reason=why_not)),
                         Recover(),
                     ]
                 return self._enter(DriverState.WAIT_FOR_BROKERS)
@@ -460,7 +462,7 @@ class MigrationDriver:
     def _look_for_brokers(self) -> list[DriverEffect]:
         if self._news is None or not self._news.has_brokers:
             return [
-                EmitEvent(
+                EmitMigrationEvent(
                     MigrationWaits(state=self.state.value, reason="no brokers are known to KRaft")
                 )
             ]
@@ -521,7 +523,7 @@ class MigrationDriver:
         missing = sorted(wanted - self._news.migrating_brokers)
         if not registered:
             return [
-                EmitEvent(
+                EmitMigrationEvent(
                     MigrationWaits(
                         state=self.state.value, reason="no brokers are registered in ZooKeeper"
                     )
@@ -529,7 +531,7 @@ class MigrationDriver:
             ]
         if missing or assigned is None:
             why = f"brokers {', '.join(map(str, missing))} have not registered with KRaft"
-            return [EmitEvent(MigrationWaits(state=self.state.value, reason=why))]
+            return [EmitMigrationEvent(MigrationWaits(state=self.state.value, reason=why))]
         return self._enter(DriverState.BECOME_CONTROLLER)
 
     def _on_claimed(self, claim: Claim) -> list[DriverEffect]:
@@ -573,7 +575,7 @@ class MigrationDriver:
         moved = MigrationDriverMoved(from_state=self.state.value, to_state=following.value)
         self.state = following
         self._polls = 0
-        return [EmitEvent(moved), *self._act_soon()]
+        return [EmitMigrationEvent(moved), *self._act_soon()]
 
     def _act_soon(self) -> list[DriverEffect]:
         return [PollAfter(0)]

@@ -22,14 +22,14 @@ class FoundRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class FoundCandidate:
     """A batch that may contain the first record with this timestamp or a greater one."""
 
     batch: RecordBatch
     timestamp: int
 
 
-Search: TypeAlias = Generator[Candidate, FoundRecord | None, FoundRecord | None]
+Search: TypeAlias = Generator[FoundCandidate, FoundRecord | None, FoundRecord | None]
 """Yields batches to be searched, receives the record found in each, and returns the result."""
 
 

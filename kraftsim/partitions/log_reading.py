@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from kraftsim.partitions.found_record import Candidate, Search
+from kraftsim.partitions.found_record import FoundCandidate, Search
 from kraftsim.partitions.log_gate import LogGate
 from kraftsim.partitions.partition_directory import PartitionDirectory
 from kraftsim.partitions.rules_log import Segment, SegmentList, SegmentSettings
@@ -257,7 +257,7 @@ class LogReader(PartitionDirectory):
             self._files.log_file(segment.base_offset), segment.position_before_timestamp(timestamp)
         ):
             if batch.max_timestamp >= timestamp:
-                found = yield Candidate(batch, timestamp)
+                found = yield FoundCandidate(batch, timestamp)
                 if found is not None:
                     return found if found.offset < end_offset else None
         return None
@@ -275,7 +275,7 @@ class LogReader(PartitionDirectory):
         if segment is None or position is None:
             return None
         batch = next(iter(SegmentScan(self._files.log_file(segment.base_offset), position)))
-        found = yield Candidate(batch, segment.max_timestamp)
+        found = yield FoundCandidate(batch, segment.max_timestamp)
         return found if found is not None and found.offset < end_offset else None
 
     def _place_of(self, offset: int) -> tuple[Segment, int] | None:

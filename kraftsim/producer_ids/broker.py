@@ -13,12 +13,12 @@ from typing import Final, Protocol, assert_never
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.producer_ids.rules_block_clients import (
-    Complete,
+    CompleteRequest,
     Effect,
     EndBroker,
     ProducerIdSource,
     SendAllocate,
-    Waiting,
+    WaitingRequest,
     WakeAt,
     own_block,
 )
@@ -67,14 +67,14 @@ class ProducerIds:
         self._waiters: dict[int, OnProducerId] = {}
         self._pump: Pump[Effect] = Pump(self._carry_out)
 
-    def claim(self) -> ProducerId | Refusal | Waiting:
+    def claim(self) -> ProducerId | Refusal | WaitingRequest:
         """Return a new id, or why there is none. After Waiting call `wait` at once."""
         claimed = self._source.claim(self._clock.monotonic_ms())
-        if not isinstance(claimed, Waiting):
+        if not isinstance(claimed, WaitingRequest):
             self._pump.run(self._source.take_effects())
         return claimed
 
-    def wait(self, waiting: Waiting, on_producer_id: OnProducerId) -> None:
+    def wait(self, waiting: WaitingRequest, on_producer_id: OnProducerId) -> None:
         """Register the callback of a claim that returned Waiting."""
         self._waiters[waiting.waiter] = on_producer_id
         self._pump.run(self._source.take_effects())
@@ -86,7 +86,7 @@ class ProducerIds:
                     broker_id=self._broker_id, broker_epoch=effect.broker_epoch
                 )
                 self._controller.send(request, self._on_answer)
-            case Complete():
+            case CompleteRequest():
                 self._waiters.pop(effect.waiter)(effect.result)
             case WakeAt():
                 delay_ms = max(effect.at_ms - self._clock.monotonic_ms(), 0)

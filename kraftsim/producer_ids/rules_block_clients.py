@@ -1,7 +1,7 @@
 """The broker's side: when it requests a block, which ids it returns from it, and what happens while
 no block is there.
 
-A `ProducerIdSource` returns effects (`SendAllocate`, `Complete`, `EndBroker`);
+A `ProducerIdSource` returns effects (`SendAllocate`, `CompleteRequest`, `EndBroker`);
 `kraftsim.producer_ids.broker` carries them out. The variants differ in when they request: on
 demand, at 90 % of the present block (as shipped since 3.0), or early.
 Source: KIP-730, KAFKA-14417, KAFKA-15653; kafka.coordinator.transaction.{RPCProducerIdManager,
@@ -33,8 +33,8 @@ from protocol.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The result comes later, as `Complete` with this waiter's number."""
+class WaitingRequest:
+    """The result comes later, as `CompleteRequest` with this waiter's number."""
 
     waiter: int
 
@@ -49,7 +49,7 @@ class SendAllocate:
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class CompleteRequest:
     """Answer the waiting InitProducerId."""
 
     waiter: int
@@ -72,13 +72,13 @@ class EndBroker:
     why: str
 
 
-Effect = SendAllocate | Complete | WakeAt | EndBroker
+Effect = SendAllocate | CompleteRequest | WakeAt | EndBroker
 
 
 class ProducerIdSource(Protocol):
     """One per broker, selected by the release's traits in `server/parts.py`."""
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
+    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
         """Return the next id of this broker.
 
         A Refusal is returned at once; for Waiting the request is held until Complete.
@@ -147,7 +147,7 @@ class WaitingBlockClient:
         """Set once the first of the queue has found no id."""
         self._effects: list[Effect] = []
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
+    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
         """Return the next id, or add the client to the queue."""
         if not self._waiters:
             result = self._look_for_id()
@@ -156,7 +156,7 @@ class WaitingBlockClient:
             self._begin_wait(now_ms)
         self._waiter_count += 1
         self._waiters.append(self._waiter_count)
-        return Waiting(self._waiter_count)
+        return WaitingRequest(self._waiter_count)
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
         """Fill the slot, or retry at once if only the registration was incomplete."""
@@ -253,7 +253,7 @@ class WaitingBlockClient:
             self._serve_row(now_ms)
 
     def _complete_first(self, result: ProducerId | Refusal) -> None:
-        self._effects.append(Complete(self._waiters.popleft(), result))
+        self._effects.append(CompleteRequest(self._waiters.popleft(), result))
         self._first_waits_until_ms = None
 
     def _serve_row(self, now_ms: int) -> None:
@@ -311,7 +311,7 @@ class PrefetchingBlockClient:
         self._backoff_until_ms: int | None = None
         self._effects: list[Effect] = []
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
+    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
         """Return the next id, or COORDINATOR_LOAD_IN_PROGRESS until the next block is received.
 
         Never Waiting.
@@ -419,7 +419,7 @@ class ZnodeBlockClient:
         self._waiter_count = 0
         self._effects: list[Effect] = []
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
+    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
         """Return the next id, or let the client wait for a block."""
         if not self._waiters:
             producer_id = self._take()
@@ -428,7 +428,7 @@ class ZnodeBlockClient:
         self._waiter_count += 1
         self._waiters.append(self._waiter_count)
         self._ask()
-        return Waiting(self._waiter_count)
+        return WaitingRequest(self._waiter_count)
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
         """Use the received block, and serve the queue; without one all waiting clients are
@@ -472,14 +472,14 @@ class ZnodeBlockClient:
             producer_id = self._take()
             if producer_id is None:
                 return self._ask()
-            self._effects.append(Complete(self._waiters.popleft(), producer_id))
+            self._effects.append(CompleteRequest(self._waiters.popleft(), producer_id))
         return None
 
     def _refuse_all(self, refusal: Refusal) -> None:
         self._emit(ProducerIdBlockRefused(error_code=refusal.error, reason=refusal.why))
         while self._waiters:
             self._effects.append(
-                Complete(
+                CompleteRequest(
                     self._waiters.popleft(), Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why)
                 )
             )
@@ -569,7 +569,7 @@ class UncoordinatedSource:
         self._next = self._counted = counted
         self._store = store
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
+    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
         """Return the next id; UNKNOWN_SERVER_ERROR if the broker id or the counter does not fit.
 
         Never Waiting.

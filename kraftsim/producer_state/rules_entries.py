@@ -202,7 +202,7 @@ def producer_digest(entries: Iterable[ProducerStateEntry]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class ProducerAppend:
     """The batch is new and in order."""
 
 
@@ -221,9 +221,9 @@ class Duplicate:
     """The error returned to the producer: none, except in a variant of KIP-758."""
 
 
-APPEND: Final = Append()
+APPEND: Final = ProducerAppend()
 
-CheckResult = Append | Duplicate | Refusal
+CheckResult = ProducerAppend | Duplicate | Refusal
 
 
 # --------------------------------------------------------------------------------------------------

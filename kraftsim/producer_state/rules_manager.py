@@ -15,9 +15,9 @@ from kraftsim.producer_state.rules_entries import (
     APPEND,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
-    Append,
     CheckResult,
     Duplicate,
+    ProducerAppend,
     ProducerStateEntry,
     ProducerStatePolicy,
     UnknownProducer,
@@ -45,7 +45,7 @@ from protocol.storage.indexes import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class AppendedMarker:
     """The control record of a transaction's end."""
 
     is_abort: bool
@@ -128,7 +128,7 @@ class PartitionTransactions:
             ]
 
 
-def marker_of(batch: RecordBatch) -> Marker | None:
+def marker_of(batch: RecordBatch) -> AppendedMarker | None:
     """Return the marker of a control batch of a producer; None if compaction removed it, or if it
     is another one.
 
@@ -147,7 +147,7 @@ def marker_of(batch: RecordBatch) -> Marker | None:
             f"the marker at offset {batch.base_offset}: {malformed}", batch.position
         ) from malformed
     assert isinstance(marker, EndTxnMarker), "its type is COMMIT or ABORT"
-    return Marker(kind is ControlType.ABORT, marker.coordinator_epoch)
+    return AppendedMarker(kind is ControlType.ABORT, marker.coordinator_epoch)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -539,7 +539,7 @@ class ProducerStateManager:
         producer_epoch: int,
         base_sequence: int,
         producer_id: int,
-    ) -> Append | Refusal:
+    ) -> ProducerAppend | Refusal:
         known_epoch = entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH
         last_sequence = entry.last_sequence if entry is not None else NO_SEQUENCE
         verification = self._verifications.of(producer_id)
@@ -590,7 +590,7 @@ class ProducerStateManager:
             return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, why)  # KAFKA-7298, up to 2.4
         return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
-    def _check_unknown(self, base_sequence: int, producer_id: int) -> Append | Refusal:
+    def _check_unknown(self, base_sequence: int, producer_id: int) -> ProducerAppend | Refusal:
         why = f"producer {producer_id} is unknown and starts with sequence {base_sequence}"
         match self._policy.unknown_producer:
             case UnknownProducer.ACCEPTED:
@@ -601,7 +601,7 @@ class ProducerStateManager:
                 return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
     def _end_transaction(
-        self, entry: ProducerStateEntry, marker: Marker, offset: int, timestamp: int
+        self, entry: ProducerStateEntry, marker: AppendedMarker, offset: int, timestamp: int
     ) -> AbortedTransaction | None:
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = marker.coordinator_epoch

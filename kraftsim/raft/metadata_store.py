@@ -92,7 +92,7 @@ ControlEntry = tuple[int, KRaftVersionRecord | VotersRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class RecoveredStore:
     """The recovered state, as input of the Raft rules."""
 
     log: RaftLog
@@ -206,7 +206,7 @@ class MetadataStore:
         """The size of the log in bytes."""
         return self._log.size_bytes
 
-    async def load(self, static_voters: VoterSet) -> Recovered:
+    async def load(self, static_voters: VoterSet) -> RecoveredStore:
         """Recover everything and flush it. Raises ConfigError for files that cannot be trusted."""
         quorum_state = self._read_quorum_state()
         snapshots = self.snapshots.found()
@@ -247,7 +247,7 @@ class MetadataStore:
             epoch_starts=self._log.epochs.starts,
             snapshots=snapshots,
         )
-        return Recovered(log=log, voters=voters, quorum_state=quorum_state)
+        return RecoveredStore(log=log, voters=voters, quorum_state=quorum_state)
 
     def close(self) -> None:
         """Close the files; flush before."""

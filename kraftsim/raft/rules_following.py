@@ -17,7 +17,7 @@ from kraftsim.raft.rules_log import (
     STATIC_VOTERS,
     UPDATE_VOTER_FACTOR,
     Address,
-    Diverging,
+    DivergingEpoch,
     FinishSnapshot,
     Flush,
     ReplicaKey,
@@ -349,7 +349,7 @@ def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
         quorum.log.flushed_end_offset = quorum.log.end_offset
 
 
-def _truncate(quorum: Quorum, theirs: Diverging) -> None:
+def _truncate(quorum: Quorum, theirs: DivergingEpoch) -> None:
     """Truncate the log to the largest possibly common offset."""
     log = quorum.log
     if theirs.epoch == 0:

@@ -13,7 +13,7 @@ from kraftsim.raft import rules_messages
 from kraftsim.raft.events import CheckQuorumFailed, LeaderLogHeld, VotersChanged
 from kraftsim.raft.rules_log import (
     DYNAMIC_VOTERS,
-    Diverging,
+    DivergingEpoch,
     Flush,
     Lead,
     ReplicaKey,
@@ -175,7 +175,7 @@ class Readable(Struct, frozen=True):
 
 
 READABLE: Final = Readable()
-FetchOutcome = Readable | Diverging | SnapshotId
+FetchOutcome = Readable | DivergingEpoch | SnapshotId
 
 
 def on_fetch(

@@ -53,7 +53,7 @@ FORMAT_SNAPSHOT: Final = SnapshotId(0, 0)
 """The bootstrap snapshot from formatting: voters only. It is never sent to others."""
 
 
-class Diverging(Struct, frozen=True):
+class DivergingEpoch(Struct, frozen=True):
     """The fetching replica's log may match this one up to here at most."""
 
     epoch: int
@@ -181,21 +181,21 @@ class RaftLog:
             (snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset == end_offset), -1
         )
 
-    def end_of_epoch(self, epoch: int) -> Diverging:
+    def end_of_epoch(self, epoch: int) -> DivergingEpoch:
         """Return the highest epoch here that is not above the requested one, and its end offset."""
         found, end_offset = self.epochs.end_offset_for(epoch, self.end_offset)
         if found < 0:  # above everything here, or nothing is here
-            return Diverging(self.last_epoch, self.end_offset)
+            return DivergingEpoch(self.last_epoch, self.end_offset)
         earliest = self.earliest_snapshot
         if (
             earliest is not None and end_offset == earliest.end_offset and found == epoch
         ):  # below everything here
-            return Diverging(earliest.epoch, earliest.end_offset)
-        return Diverging(found, end_offset)
+            return DivergingEpoch(earliest.epoch, earliest.end_offset)
+        return DivergingEpoch(found, end_offset)
 
     def agreement_with(
         self, fetch_offset: int, last_fetched_epoch: int
-    ) -> Diverging | SnapshotId | None:
+    ) -> DivergingEpoch | SnapshotId | None:
         """Compare with a log that ends at an offset with a record of an epoch.
 
         None: it is a prefix of this one.

@@ -15,7 +15,7 @@ from kraftsim.raft.events import LaterEpochAnswered, OtherClusterAnswered
 from kraftsim.raft.rules_log import (
     MAX_FETCH_WAIT_MS,
     Address,
-    Diverging,
+    DivergingEpoch,
     Endpoints,
     LogEnd,
     ReplicaKey,
@@ -130,7 +130,7 @@ FULL_FETCH_SESSION_EPOCH = -1
 class FetchAnswer(EpochAnswer, frozen=True, kw_only=True):
     """A Fetch response; without an error it has one of three results."""
 
-    diverging: Diverging | None
+    diverging: DivergingEpoch | None
     snapshot: SnapshotId | None
     records: bytes | memoryview
     high_watermark: int
@@ -200,7 +200,7 @@ def fetch_answer(quorum: Quorum, response: fetch.FetchResponse) -> FetchAnswer |
         leader_epoch=leader.leader_epoch,
         leader_id=None if leader.leader_id < 0 else leader.leader_id,
         endpoints=leader_endpoints(quorum, leader.leader_id, response.node_endpoints),
-        diverging=Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        diverging=DivergingEpoch(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
         if data.diverging_epoch.epoch >= 0
         else None,
         snapshot=SnapshotId(data.snapshot_id.end_offset, data.snapshot_id.epoch)

@@ -18,7 +18,7 @@ from kraftsim.raft.rules_log import (
     FORMAT_SNAPSHOT,
     NEW_VOTER_FETCH_MS,
     Address,
-    Diverging,
+    DivergingEpoch,
     ReplicaKey,
     Reply,
     SnapshotId,
@@ -69,7 +69,7 @@ def fetch_outcome(
         quorum, replica_key, partition.fetch_offset, partition.last_fetched_epoch, now_ms, wall_ms
     )
     match outcome:
-        case Diverging(epoch, end_offset):
+        case DivergingEpoch(epoch, end_offset):
             response = fetch_response(quorum, ErrorCode.NONE)
             response.responses[0].partitions[0].diverging_epoch = fetch.EpochEndOffset(
                 epoch=epoch, end_offset=end_offset

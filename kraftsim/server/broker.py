@@ -31,7 +31,7 @@ from kraftsim.server.client_quotas import ClientQuotas, throttled
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.dispatch import Dispatcher
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeStopped
 from kraftsim.server.forwarded import broker_handlers
 from kraftsim.server.identity import load_identity, random_uuid
@@ -41,7 +41,7 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.security.acl_requests import parsing_rules
 from kraftsim.server.security.rights import guarded
-from kraftsim.server.serving_broker import Address
+from kraftsim.server.serving_broker import BrokerAddress
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
 from kraftsim.tiered_storage.store_settings import METADATA_TOPIC
@@ -215,7 +215,7 @@ class Broker:
     # ----------------------------------------------------------------------------------------------
 
     @property
-    def addresses(self) -> Mapping[str, Endpoint]:
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> endpoint that it is bound to."""
         return self._listeners.bound
 
@@ -368,13 +368,13 @@ class Broker:
         registered = self.image.broker(broker_id)
         return registered is not None and not registered.fenced
 
-    def address_of(self, broker_id: int, listener: str) -> Address | None:
+    def address_of(self, broker_id: int, listener: str) -> BrokerAddress | None:
         """Return the address of an unfenced broker on a listener; None if there is none."""
         registered: BrokerRegistration | None = self.image.broker(broker_id)
         if registered is None or registered.fenced:
             return None
         found = registered.listener(listener)
-        return None if found is None else Address(found.host, found.port, registered.rack)
+        return None if found is None else BrokerAddress(found.host, found.port, registered.rack)
 
     # Metadata
     # ----------------------------------------------------------------------------------------------

@@ -49,9 +49,9 @@ from kraftsim.server.config_values import (
 )
 from kraftsim.server.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.server.endpoints import (
-    Endpoint,
     InitialController,
-    Voter,
+    ListenerEndpoint,
+    VoterAddress,
     ZookeeperAddresses,
     parse_zookeeper,
 )
@@ -111,8 +111,8 @@ class NodeConfig:
     # identity and addresses
     process_roles: tuple[str, ...] = setting("process.roles", names)
     node_id: int = setting("node.id", integer(at_least=0), None)
-    listeners: tuple[Endpoint, ...] = setting("listeners", endpoints, "PLAINTEXT://:9092")
-    advertised_listeners: tuple[Endpoint, ...] = setting("advertised.listeners", endpoints)
+    listeners: tuple[ListenerEndpoint, ...] = setting("listeners", endpoints, "PLAINTEXT://:9092")
+    advertised_listeners: tuple[ListenerEndpoint, ...] = setting("advertised.listeners", endpoints)
     listener_security_protocol_map: Mapping[str, str] = setting(
         "listener.security.protocol.map", protocol_map, _DEFAULT_MAP
     )
@@ -121,7 +121,7 @@ class NodeConfig:
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol", str.upper, "PLAINTEXT"
     )
-    controller_quorum_voters: tuple[Voter, ...] = setting("controller.quorum.voters", voters)
+    controller_quorum_voters: tuple[VoterAddress, ...] = setting("controller.quorum.voters", voters)
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting(
         "controller.quorum.bootstrap.servers", addresses
     )
@@ -631,12 +631,12 @@ class NodeConfig:
         return self.is_zookeeper_mode and self.zookeeper_metadata_migration_enable
 
     @property
-    def first_asked(self) -> tuple[Voter, ...]:
+    def first_asked(self) -> tuple[VoterAddress, ...]:
         """The initial quorum addresses: the voters, or the bootstrap servers, whose ids are unknown
         (negative ids are used).
         """
         return self.controller_quorum_voters or tuple(
-            Voter(-1 - index, host, port)
+            VoterAddress(-1 - index, host, port)
             for index, (host, port) in enumerate(self.controller_quorum_bootstrap_servers)
         )
 
@@ -667,7 +667,7 @@ class NodeConfig:
         """The maximum age of an active segment."""
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
-    def advertised_at(self, listener: str) -> Endpoint:
+    def advertised_at(self, listener: str) -> ListenerEndpoint:
         """Return the advertised endpoint of a listener. Raises KeyError."""
         for endpoint in self.advertised_listeners:
             if endpoint.listener == listener:
@@ -728,8 +728,8 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
     return config
 
 
-def _advertisable(listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(each.listener, each.bind_host, each.port) for each in listeners)
+def _advertisable(listeners: tuple[ListenerEndpoint, ...]) -> tuple[ListenerEndpoint, ...]:
+    return tuple(ListenerEndpoint(each.listener, each.bind_host, each.port) for each in listeners)
 
 
 def _check_roles(config: NodeConfig) -> None:

@@ -12,9 +12,9 @@ from dataclasses import Field, field
 from typing import TypeVar, cast
 
 from kraftsim.server.endpoints import (
-    Endpoint,
     InitialController,
-    Voter,
+    ListenerEndpoint,
+    VoterAddress,
     parse_addresses,
     parse_endpoints,
     parse_initial_controllers,
@@ -152,12 +152,12 @@ def assignors(text: str) -> tuple[str, ...]:
     return chosen
 
 
-def endpoints(text: str) -> tuple[Endpoint, ...]:
+def endpoints(text: str) -> tuple[ListenerEndpoint, ...]:
     """Listeners with their addresses."""
     return parse_endpoints(text)
 
 
-def voters(text: str) -> tuple[Voter, ...]:
+def voters(text: str) -> tuple[VoterAddress, ...]:
     """Controllers with their addresses."""
     return parse_voters(text)
 

@@ -48,7 +48,7 @@ from kraftsim.server.call import Call, Handler
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeReady, NodeStopped
 from kraftsim.server.identity import load_identity, load_metadata_identity, random_uuid
 from kraftsim.server.listeners import Listeners
@@ -300,7 +300,7 @@ class Controller:
     # ----------------------------------------------------------------------------------------------
 
     @property
-    def addresses(self) -> Mapping[str, Endpoint]:
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> bound endpoint."""
         return self._listeners.bound
 

@@ -93,7 +93,7 @@ entries.
 """
 
 
-class Route(Generic[N]):
+class DispatchRoute(Generic[N]):
     """The handler of one API and its supported versions; both ends are inclusive."""
 
     __slots__ = ("first_version", "frame_bytes_max", "handle", "last_version", "refuse", "slices")
@@ -131,7 +131,7 @@ class FrameRoute(Generic[N]):
         "_refuse",
     )
 
-    def __init__(self, route: Route[N], api_key: int, api_version: int) -> None:
+    def __init__(self, route: DispatchRoute[N], api_key: int, api_version: int) -> None:
         codecs = route_of(api_key, api_version)
         self._api_key = api_key
         self._api_version = api_version
@@ -235,7 +235,7 @@ class FrameRoutes(dict[int, FrameRoute[N] | None]):
     None for frames that are not served from a run: with `--codec construct` all.
     """
 
-    def __init__(self, routes: dict[int, Route[N]]) -> None:
+    def __init__(self, routes: dict[int, DispatchRoute[N]]) -> None:
         super().__init__()
         self._routes = routes
 
@@ -261,8 +261,8 @@ class Dispatcher(Generic[N]):
     def __init__(self, node: N, handlers: Iterable[Handler[N]], offer: ApiOffer) -> None:
         self._node = node
         self._offer = offer
-        self._routes: dict[int, Route[N]] = {
-            int(handler.key): Route(handler, *offer.served[handler.key])
+        self._routes: dict[int, DispatchRoute[N]] = {
+            int(handler.key): DispatchRoute(handler, *offer.served[handler.key])
             for handler in handlers
             if handler.key in offer.served
         }
@@ -320,7 +320,7 @@ class Dispatcher(Generic[N]):
             return _unforeseen(route.refuse, call, unforeseen)
 
     def _serve_large(
-        self, route: Route[N], head: RequestHead, frame: bytes, connection: ServedConnection
+        self, route: DispatchRoute[N], head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Deferred:
         """Serve a request with many entries in several event-loop turns."""
         large = LargeRequest(
@@ -355,7 +355,7 @@ class Dispatcher(Generic[N]):
             return Closing(f"api key {head.api_key} is out of place: {error.name}")
         return route.refuse(Call(head, decode_request(head, frame), connection), error)
 
-    def _not_offered(self, head: RequestHead, route: Route[N] | None) -> Answer:
+    def _not_offered(self, head: RequestHead, route: DispatchRoute[N] | None) -> Answer:
         if route is None:
             return Closing(f"api key {head.api_key} is not offered on this listener")
         if head.api_key == ApiKey.API_VERSIONS:  # too high, or negative

@@ -23,7 +23,7 @@ _VOTER = re.compile(r"(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ListenerEndpoint:
     """A listener and its address.
 
     An empty host means loopback (Kafka: every interface), port 0 any free port.
@@ -43,7 +43,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class VoterAddress:
     """A controller of the quorum, as `id@host:port`."""
 
     node_id: int
@@ -69,14 +69,14 @@ class ZookeeperAddresses:
 class InitialController:
     """An initial voter of a dynamic quorum, as `id@host:port:directory id`."""
 
-    voter: Voter
+    voter: VoterAddress
     directory_id: bytes
 
     def __str__(self) -> str:
         return f"{self.voter}:{uuid_text(self.directory_id)}"
 
 
-def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+def parse_endpoints(text: str) -> tuple[ListenerEndpoint, ...]:
     """Parse `NAME://host:port,...`.
 
     Listener names are converted to upper case, as in Kafka. Raises ValueError.
@@ -86,7 +86,7 @@ def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
     return endpoints
 
 
-def parse_voters(text: str) -> tuple[Voter, ...]:
+def parse_voters(text: str) -> tuple[VoterAddress, ...]:
     """Parse `id@host:port,...`. Raises ValueError."""
     voters = tuple(_parse_voter(part.strip()) for part in text.split(",") if part.strip())
     _refuse_repeats("voter id", [str(voter.node_id) for voter in voters])
@@ -139,18 +139,18 @@ def _parse_address(text: str) -> tuple[str, int]:
     return match[1] or match[2], int(match[3])
 
 
-def _parse_endpoint(text: str) -> Endpoint:
+def _parse_endpoint(text: str) -> ListenerEndpoint:
     match = _ENDPOINT.fullmatch(text)
     if match is None or int(match[4]) > LAST_PORT:
         raise ValueError(f"{text!r} is not of the form NAME://host:port")
-    return Endpoint(match[1].upper(), match[2] or match[3], int(match[4]))
+    return ListenerEndpoint(match[1].upper(), match[2] or match[3], int(match[4]))
 
 
-def _parse_voter(text: str) -> Voter:
+def _parse_voter(text: str) -> VoterAddress:
     match = _VOTER.fullmatch(text)
     if match is None or int(match[4]) > LAST_PORT:
         raise ValueError(f"{text!r} is not of the form id@host:port")
-    return Voter(int(match[1]), match[2] or match[3], int(match[4]))
+    return VoterAddress(int(match[1]), match[2] or match[3], int(match[4]))
 
 
 def _refuse_repeats(what: str, values: list[str]) -> None:

@@ -30,7 +30,7 @@ from kraftsim.server.call import (
 )
 from kraftsim.server.failed_answers import ANSWERED, encoding_failed
 from kraftsim.server.shell import NodeShell
-from kraftsim.server.slices import ENTRIES_PER_SLICE, Part, Slices
+from kraftsim.server.slices import ENTRIES_PER_SLICE, SlicePart, Slices
 from kraftsim.server.turns import Turns
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
@@ -87,16 +87,16 @@ class LargeRequest:
 
     async def _carried_out(
         self, body: Message, turns: Turns
-    ) -> tuple[list[Part], list[Answer | Deferred]]:
+    ) -> tuple[list[SlicePart], list[Answer | Deferred]]:
         """Return the parts of the request, and the handler's result for each; for the whole
         request, if it failed.
         """
         whole = LargeCall(self._head, body, self._connection, None)
         slices = self._slices
-        parts: list[Part] = []
+        parts: list[SlicePart] = []
         given: list[Answer | Deferred] = []
         try:
-            for part in [Part(body)] if slices is None else slices.parts(body, self._node):
+            for part in [SlicePart(body)] if slices is None else slices.parts(body, self._node):
                 if given:
                     await turns.next()
                 parts.append(part)
@@ -111,10 +111,12 @@ class LargeRequest:
             raise
         # top-level handler: as in Kafka an unexpected exception is answered with error -1
         except Exception as unforeseen:
-            return [Part(body)], [self._on_unforeseen(whole, unforeseen)]
+            return [SlicePart(body)], [self._on_unforeseen(whole, unforeseen)]
         return parts, given
 
-    async def _answered(self, parts: list[Part], given: list[Answer | Deferred]) -> Answer | None:
+    async def _answered(
+        self, parts: list[SlicePart], given: list[Answer | Deferred]
+    ) -> Answer | None:
         """Return the response; None if the client has disconnected."""
         answers = [
             await self._awaited(each) if isinstance(each, Deferred) else each for each in given
@@ -212,7 +214,7 @@ async def or_refused(
         later.complete_with(lambda: refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-def _joined(slices: Slices, parts: Sequence[Part], answers: Sequence[Answer]) -> Answer:
+def _joined(slices: Slices, parts: Sequence[SlicePart], answers: Sequence[Answer]) -> Answer:
     """Return the joined response; an answer that is not a message stands for the whole request."""
     messages: list[Message] = []
     others: list[Answer] = []

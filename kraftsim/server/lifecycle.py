@@ -35,7 +35,7 @@ RESEND_DOUBLINGS_MAX = 20
 RESEND_JITTER = 0.02
 
 
-class BrokerState(Enum):
+class LifecycleState(Enum):
     """The state of the broker; the values are those of Kafka's BrokerState metric."""
 
     NOT_RUNNING = 0
@@ -86,7 +86,7 @@ class Lifecycle:
         self._offline_directories: dict[bytes, None] = {}
         self._reported_offline: dict[bytes, None] = {}
         """Those of the offline directories that have been reported to the controller."""
-        self.state = BrokerState.NOT_RUNNING
+        self.state = LifecycleState.NOT_RUNNING
         self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up = asyncio.Event()
         """Set once the controller reports that this broker has applied its own registration."""
@@ -97,7 +97,7 @@ class Lifecycle:
 
     async def run(self) -> None:
         """Register, then send heartbeats until `may_stop`. Raises RegistrationTimedOut."""
-        self.state = BrokerState.STARTING
+        self.state = LifecycleState.STARTING
         await self._register()
         while not self.may_stop.is_set():
             await self._sleep(
@@ -144,9 +144,9 @@ class Lifecycle:
 
         False if the broker was never unfenced: then it leads nothing.
         """
-        if self.state is not BrokerState.RUNNING:
+        if self.state is not LifecycleState.RUNNING:
             return False
-        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         self._wake.set()
         return True
 
@@ -159,7 +159,9 @@ class Lifecycle:
                 self._shell.world.emit(UnfencedByController(broker_epoch=self.broker_epoch))
             self._was_unfenced, self._was_fenced_again = True, False
         elif (
-            self._was_unfenced and not self._was_fenced_again and self.state is BrokerState.RUNNING
+            self._was_unfenced
+            and not self._was_fenced_again
+            and self.state is LifecycleState.RUNNING
         ):
             self._was_fenced_again = True
             self._shell.world.emit(FencedByController(broker_epoch=self.broker_epoch))
@@ -214,7 +216,7 @@ class Lifecycle:
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied_offset(),
             want_fence=not self._is_ready_to_unfence,
-            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            want_shut_down=self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline_directories),
             cordoned_log_dirs=self._cordoned(),
         )
@@ -232,17 +234,17 @@ class Lifecycle:
     def _on_answer(self, answer: BrokerHeartbeatResponse, wanted_shut_down: bool) -> int:
         interval_ms = self._config.broker_heartbeat_interval_ms
         match self.state:
-            case BrokerState.STARTING:
+            case LifecycleState.STARTING:
                 if not answer.is_caught_up:
                     return STARTING_INTERVAL_MS
-                self.state = BrokerState.RECOVERY
+                self.state = LifecycleState.RECOVERY
                 self.caught_up.set()
-            case BrokerState.RECOVERY:
+            case LifecycleState.RECOVERY:
                 if not answer.is_fenced:
                     self._enter_service()
-            case BrokerState.PENDING_CONTROLLED_SHUTDOWN if wanted_shut_down:
+            case LifecycleState.PENDING_CONTROLLED_SHUTDOWN if wanted_shut_down:
                 if answer.should_shut_down:
-                    self.state = BrokerState.SHUTTING_DOWN
+                    self.state = LifecycleState.SHUTTING_DOWN
                     self.may_stop.set()
                 elif not self._asked_to_stop_before:
                     self._asked_to_stop_before = True
@@ -252,7 +254,7 @@ class Lifecycle:
         return interval_ms
 
     def _enter_service(self) -> None:
-        self.state = BrokerState.RUNNING
+        self.state = LifecycleState.RUNNING
         self._shell.world.emit(NodeReady())
         self.running.set()
 

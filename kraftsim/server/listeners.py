@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from kraftsim.metadata.rules_described_configs import BrokerSettings, static_settings
 from kraftsim.server.connection import REASON_STOPPING, ServerConnection
 from kraftsim.server.connection_admission import ConnectionAdmission
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import ListenerOpened
 from kraftsim.server.events_connections import TlsHandshakeFailed
 from kraftsim.server.frame_server import FrameServer
@@ -37,7 +37,7 @@ class Listeners:
         limits = ConnectionLimits(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self.admission = ConnectionAdmission(limits, shell.world.clock, self._connections.values)
         self.follow(BrokerSettings(static=static_settings(config.given)))
-        self.bound: dict[str, Endpoint] = {}
+        self.bound: dict[str, ListenerEndpoint] = {}
         """Listener name -> bound endpoint (a port of 0 is replaced)."""
 
     @property
@@ -58,7 +58,7 @@ class Listeners:
         """Apply changed quotas of IP addresses."""
         self.admission.limits.follow_ips(records)
 
-    async def open(self, endpoints: Iterable[Endpoint], server: FrameServer) -> None:
+    async def open(self, endpoints: Iterable[ListenerEndpoint], server: FrameServer) -> None:
         """Bind and accept.
 
         Raises ListenerError naming the listener; listeners opened before it are closed again.
@@ -91,7 +91,7 @@ class Listeners:
         for connection in list(self._connections.values()):
             connection.abort()
 
-    async def _open(self, endpoint: Endpoint, server: FrameServer) -> None:
+    async def _open(self, endpoint: ListenerEndpoint, server: FrameServer) -> None:
         loop = asyncio.get_running_loop()
         security = self._shell.security
 
@@ -118,7 +118,9 @@ class Listeners:
             )
         self._servers.append(opened)
         host, port = opened.sockets[0].getsockname()[:2]
-        self.bound[endpoint.listener] = Endpoint(endpoint.listener, endpoint.bind_host, port)
+        self.bound[endpoint.listener] = ListenerEndpoint(
+            endpoint.listener, endpoint.bind_host, port
+        )
         self._shell.world.emit(
             ListenerOpened(listener=endpoint.listener, host=str(host), port=port)
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 
 
 class Node(Protocol):
@@ -13,7 +13,7 @@ class Node(Protocol):
     """
 
     @property
-    def addresses(self) -> Mapping[str, Endpoint]:
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> bound endpoint; empty before `start` returned."""
         ...
 

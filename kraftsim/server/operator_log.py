@@ -195,7 +195,7 @@ MESSAGES: Mapping[str, Message] = {
 """By the kind of the event."""
 
 
-class Window:
+class OperatorLogWindow:
     """The lines written and suppressed for one message since its window began."""
 
     __slots__ = ("count", "names", "shown")
@@ -217,7 +217,7 @@ class OperatorLog:
             level: getattr(logger, level) for level in (DEBUG, INFO, WARNING, ERROR)
         }
         self._loop = loop
-        self._windows: dict[str, Window] = {}
+        self._windows: dict[str, OperatorLogWindow] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.reports = Reports(self)
 
@@ -251,10 +251,10 @@ class OperatorLog:
             self._timers[text].cancel()
             self._end_window(text)
 
-    def _window_of(self, message: Message) -> Window:
+    def _window_of(self, message: Message) -> OperatorLogWindow:
         found = self._windows.get(message.text)
         if found is None:
-            found = self._windows[message.text] = Window()
+            found = self._windows[message.text] = OperatorLogWindow()
             length = SUMMARY_SECONDS if message.is_summary else WINDOW_SECONDS
             self._timers[message.text] = self._loop.call_later(
                 length, self._end_window, message.text

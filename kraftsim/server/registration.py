@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 
@@ -25,7 +25,7 @@ class Registration:
     config: NodeConfig
     incarnation_id: bytes
     directory_ids: Callable[[], Sequence[bytes]]
-    bound: Mapping[str, Endpoint]
+    bound: Mapping[str, ListenerEndpoint]
     supported_features: Mapping[str, tuple[int, int]]
     previous_broker_epoch: int
     is_migrating: bool = False

@@ -17,7 +17,7 @@ from kraftsim.world.interface import World
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class BrokerAddress:
     """The endpoint of a broker that clients connect to."""
 
     host: str
@@ -64,7 +64,7 @@ class AddressBroker(Protocol):
         """Return whether a broker is registered and unfenced."""
         ...
 
-    def address_of(self, broker_id: int, listener: str) -> Address | None:
+    def address_of(self, broker_id: int, listener: str) -> BrokerAddress | None:
         """Return the address of an unfenced broker on a listener; None if there is none."""
         ...
 

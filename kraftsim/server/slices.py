@@ -25,7 +25,7 @@ rows, which take 0.1 to 2 ms.
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SlicePart:
     """A slice of a request.
 
     One that `continues` has more of the last entry of the previous part, and nothing else.
@@ -67,13 +67,13 @@ class Slices:
         """Return whether a request is served in one turn."""
         return next(self.parts(body, node)).body is body
 
-    def split(self, body: Message, node: object = None) -> list[Part]:
+    def split(self, body: Message, node: object = None) -> list[SlicePart]:
         """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if
         it is not larger.
         """
         return list(self.parts(body, node))
 
-    def parts(self, body: Message, node: object = None) -> Iterator[Part]:
+    def parts(self, body: Message, node: object = None) -> Iterator[SlicePart]:
         """Yield the same parts, each created on demand."""
         most = ENTRIES_PER_SLICE
         entries: Sequence[Any] = getattr(body, self.entries) or ()
@@ -84,11 +84,11 @@ class Slices:
         for entry in entries:
             added = self._weight_of(node, entry)
             if held and weight + added > most:
-                yield Part(_with(body, self.entries, held))
+                yield SlicePart(_with(body, self.entries, held))
                 held, weight, is_whole = [], 0, False
             if self.inner is not None and added > most:
                 for pieces, within in enumerate(self._split_inner(node, entry, self.inner)):
-                    yield Part(
+                    yield SlicePart(
                         _with(body, self.entries, [_with(entry, self.inner, within)]),
                         continues=pieces > 0,
                     )
@@ -97,11 +97,11 @@ class Slices:
             held.append(entry)
             weight += added
         if is_whole:
-            yield Part(body)
+            yield SlicePart(body)
         elif held:
-            yield Part(_with(body, self.entries, held))
+            yield SlicePart(_with(body, self.entries, held))
 
-    def join(self, parts: Sequence[Part], answers: Sequence[Message]) -> Message:
+    def join(self, parts: Sequence[SlicePart], answers: Sequence[Message]) -> Message:
         """Return the joined response: the first one, with the rows of all."""
         joined = answers[0]
         rows: list[Any] = getattr(joined, self.rows)

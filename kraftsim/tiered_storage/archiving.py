@@ -21,7 +21,7 @@ from kraftsim.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.tiered_storage.rules_copying import (
-    Candidate,
+    CopyCandidate,
     MissingAtUpload,
     SnapshotRemedy,
     candidates,
@@ -127,7 +127,7 @@ class SegmentCopier:
                 return count
         return len(due)
 
-    async def _copy(self, hosted: HostedPartition, candidate: Candidate) -> None:
+    async def _copy(self, hosted: HostedPartition, candidate: CopyCandidate) -> None:
         had_snapshot = candidate.next_offset in hosted.snapshots.offsets
         if not self._remedy.announces_before_looking:
             self._require_snapshot(hosted, candidate, was_announced=False)
@@ -179,7 +179,7 @@ class SegmentCopier:
                 hosted.replica.remote_end_offset, segment.end_offset
             )
 
-    def _describe(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
+    def _describe(self, hosted: HostedPartition, candidate: CopyCandidate) -> RemoteSegment:
         segment = candidate.segment
         transactions = hosted.log.file_of_segment(segment.base_offset, TRANSACTION_INDEX)
         return RemoteSegment(
@@ -211,7 +211,7 @@ class SegmentCopier:
         )
 
     def _require_snapshot(
-        self, hosted: HostedPartition, candidate: Candidate, *, was_announced: bool
+        self, hosted: HostedPartition, candidate: CopyCandidate, *, was_announced: bool
     ) -> None:
         """Ensure that there is a snapshot at the end of the segment, as the remedy allows.
 
@@ -240,7 +240,7 @@ class SegmentCopier:
                 raise CopyFailed(NO_SNAPSHOT, was_announced=was_announced)
 
     def _files(
-        self, hosted: HostedPartition, candidate: Candidate
+        self, hosted: HostedPartition, candidate: CopyCandidate
     ) -> Mapping[RemoteFile, Sequence[Chunk | FileSlice]]:
         base_offset, next_offset = candidate.segment.base_offset, candidate.next_offset
         log = hosted.log
@@ -263,7 +263,7 @@ class SegmentCopier:
         return files
 
     def _emit_producers(
-        self, hosted: HostedPartition, candidate: Candidate, *, is_ours: bool
+        self, hosted: HostedPartition, candidate: CopyCandidate, *, is_ours: bool
     ) -> int:
         """Emit an event with the snapshot's producers, unless a remedy wrote it; return their
         number.

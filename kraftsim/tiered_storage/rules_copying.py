@@ -29,7 +29,7 @@ from protocol.storage.checkpoints import EpochStart
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CopyCandidate:
     """A segment to copy; its records end before next_offset."""
 
     segment: Segment
@@ -42,14 +42,14 @@ def candidates(
     remote_end_offset: int,
     log_start_offset: int,
     last_stable_offset: int,
-) -> list[Candidate]:
+) -> list[CopyCandidate]:
     """Return the segments to copy, oldest first.
 
     `remote_end_offset` is the highest offset in remote storage.
     """
     first_offset = max(remote_end_offset + 1, log_start_offset)
     return [
-        Candidate(segment, following.base_offset)
+        CopyCandidate(segment, following.base_offset)
         for segment, following in pairwise(segments)
         if following.base_offset > first_offset and following.base_offset <= last_stable_offset
     ]

@@ -17,7 +17,7 @@ from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.producer_ids.broker import ProducerIds
-from kraftsim.producer_ids.rules_block_clients import Waiting
+from kraftsim.producer_ids.rules_block_clients import WaitingRequest
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
@@ -47,7 +47,7 @@ from protocol.records.compression import Compression
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TransactionalIdentity:
     """The producer id and epoch to continue with.
 
     `is_fresh`: the id was not returned to any client before.
@@ -58,7 +58,7 @@ class Identity:
     is_fresh: bool = False
 
 
-OnIdentity = Callable[[Identity | Refusal], None]
+OnIdentity = Callable[[TransactionalIdentity | Refusal], None]
 OnEnd = Callable[[ErrorCode], None]
 OnProducerId = Callable[[int | Refusal], None]
 BUSY: Final = Refusal(
@@ -227,7 +227,7 @@ class TransactionCoordinator:
                     lambda error: on_end(BUSY if error is ErrorCode.NONE else Refusal(error)),
                 )
             case TransactionFacts():
-                given = Identity(
+                given = TransactionalIdentity(
                     outcome.producer_id,
                     outcome.producer_epoch,
                     is_first_of_its_id(entry.facts, outcome),
@@ -300,7 +300,7 @@ class TransactionCoordinator:
             case Refusal():
                 on_end(outcome)
             case Already():
-                on_end(Identity(outcome.producer_id, outcome.producer_epoch))
+                on_end(TransactionalIdentity(outcome.producer_id, outcome.producer_epoch))
             case NeedsProducerId():
                 self._claim_for(
                     led, lambda fresh: self.end(transactional_id, asked, on_end, fresh), on_end
@@ -462,7 +462,7 @@ class TransactionCoordinator:
     def _claim(self, on_claimed: OnProducerId) -> None:
         """Allocate a producer id, at once or later."""
         claimed = self._producer_ids.claim()
-        if isinstance(claimed, Waiting):
+        if isinstance(claimed, WaitingRequest):
             self._producer_ids.wait(claimed, on_claimed)
         else:
             on_claimed(claimed)
@@ -501,13 +501,13 @@ def is_first_of_its_id(before: TransactionFacts, given: TransactionFacts) -> boo
     )
 
 
-def identity_after(facts: TransactionFacts) -> Identity:
+def identity_after(facts: TransactionFacts) -> TransactionalIdentity:
     """Return the producer id and epoch to continue with after EndTxn: a new id if the epochs are
     exhausted (KAFKA-18660).
     """
     if facts.next_producer_id != NO_PRODUCER_ID:
-        return Identity(facts.next_producer_id, 0)
-    return Identity(facts.producer_id, facts.producer_epoch)
+        return TransactionalIdentity(facts.next_producer_id, 0)
+    return TransactionalIdentity(facts.producer_id, facts.producer_epoch)
 
 
 def _error_of(refusal: Refusal) -> ErrorCode:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.identity import CLUSTER_ID_KEY, random_uuid
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import OPEN_TO_ALL, ZookeeperClient, ZookeeperRefused
@@ -103,7 +103,7 @@ async def _exists(session: ZookeeperSession, path: str) -> bool:
 
 
 def broker_znode(
-    config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int, version: int
+    config: NodeConfig, bound: Mapping[str, ListenerEndpoint], wall_ms: int, version: int
 ) -> BrokerZnode:
     """Return the content of the broker's znode; an advertised port of 0 is replaced by the bound
     port.

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kraftsim.metadata.rules_versions import BEFORE_KRAFT, METADATA_VERSIONS
 from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.endpoints import Endpoint, Voter
+from kraftsim.server.endpoints import ListenerEndpoint, VoterAddress
 
 CONNECT, MIGRATION, VERSION = (
     "zookeeper.connect",
@@ -69,7 +69,7 @@ class ModeProperties(Protocol):
         ...
 
     @property
-    def listeners(self) -> tuple[Endpoint, ...]:
+    def listeners(self) -> tuple[ListenerEndpoint, ...]:
         """The endpoints to bind."""
         ...
 
@@ -79,7 +79,7 @@ class ModeProperties(Protocol):
         ...
 
     @property
-    def controller_quorum_voters(self) -> tuple[Voter, ...]:
+    def controller_quorum_voters(self) -> tuple[VoterAddress, ...]:
         """The voters of the quorum."""
         ...
 

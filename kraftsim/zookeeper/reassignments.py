@@ -18,7 +18,7 @@ from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_partitions import (
     NOT_MADE,
-    Assignment,
+    ZnodeAssignment,
     assigned,
     assignment_of,
     elected_of,
@@ -214,7 +214,7 @@ class Reassignments:
             )
         if any(replica < 0 for replica in target):
             return _invalid(f"Invalid broker id in replica list: {listed}")
-        present = Assignment(replicas=()) if partition is None else assignment_of(partition)
+        present = ZnodeAssignment(replicas=()) if partition is None else assignment_of(partition)
         cluster = self._writer.state.cluster
         if not all(cluster.is_active(replica) for replica in present.moved_to(target).adding):
             live = ", ".join(
@@ -226,7 +226,7 @@ class Reassignments:
             )
         return None
 
-    def _move(self, key: PartitionKey, following: Assignment) -> None:
+    def _move(self, key: PartitionKey, following: ZnodeAssignment) -> None:
         """Change to another assignment: replicas that it does not need are removed immediately, and
         the rest starts to move or is complete already.
         """
@@ -249,12 +249,12 @@ class Reassignments:
         assert present is not None, "it is moving"
         partitions.change([(key, renewed(present))])
 
-    def _complete(self, key: PartitionKey, move: Assignment) -> None:
+    def _complete(self, key: PartitionKey, move: ZnodeAssignment) -> None:
         """Make the target replicas the only replicas."""
         partitions = self._partitions
         partition = partitions.partition(key)
         assert partition is not None, "it is moving"
-        target = Assignment(replicas=move.target)
+        target = ZnodeAssignment(replicas=move.target)
         settled = assigned(partition, target)
         if partition.leader in target.replicas and partitions.is_online(partition.leader, key):
             following: PartitionRegistration | None = renewed(settled)

@@ -17,8 +17,8 @@ from kraftsim.zookeeper.events import ZnodeChanged, ZookeeperSessionBegan, Zooke
 from kraftsim.zookeeper.rules_server import (
     REQUESTS,
     Draft,
-    Reader,
     Sessions,
+    TreeReader,
     Watches,
     parse_body,
     results_of,
@@ -29,9 +29,9 @@ from kraftsim.zookeeper.rules_tree import (
     OPEN_TO_ALL,
     ROOT,
     Acl,
-    Identity,
     Znode,
     ZnodeChange,
+    ZnodeIdentity,
     ZnodeRefused,
     ZnodeTree,
     as_entries,
@@ -134,7 +134,7 @@ Frame = bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class KeeperMoment:
     """Both clocks of the node, in ms: the monotonic one for timeouts, the wall clock for znode
     timestamps.
     """
@@ -144,7 +144,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Step:
+class KeeperStep:
     """The result of an input: records for the log first, then frames to clients, in order, then
     connections to close.
     """
@@ -159,7 +159,7 @@ class _Client:
     """A connection with its session and identities."""
 
     session: int
-    names: list[Identity]
+    names: list[ZnodeIdentity]
     has_read_only: bool = True
 
 
@@ -179,7 +179,7 @@ class ServerState:
         self._connection_of: dict[int, int] = {}
         self._replica_of: dict[int, Replica] = {}
         """The connections served by a lagging replica."""
-        self._step = Step()
+        self._step = KeeperStep()
 
     # Load
     # ----------------------------------------------------------------------------------------------
@@ -197,7 +197,9 @@ class ServerState:
     # Connections
     # ----------------------------------------------------------------------------------------------
 
-    def connect(self, connection: int, host: str, content: bytes, moment: Moment) -> Step:
+    def connect(
+        self, connection: int, host: str, content: bytes, moment: KeeperMoment
+    ) -> KeeperStep:
         """Handle the first frame of a connection. Raises MalformedMessage."""
         request, has_read_only = _connect_request(content)
         step = self._begin()
@@ -235,7 +237,7 @@ class ServerState:
             step.to_close.append(connection)
             return step
         self.sessions.touch(session, moment.monotonic_ms)
-        self._clients[connection] = _Client(session, [Identity("ip", host)], has_read_only)
+        self._clients[connection] = _Client(session, [ZnodeIdentity("ip", host)], has_read_only)
         self._connection_of[session] = connection
         return step
 
@@ -248,11 +250,11 @@ class ServerState:
         client = self._clients.get(connection)
         return client.session if client is not None else None
 
-    def expire(self, moment: Moment) -> Step:
+    def expire(self, moment: KeeperMoment) -> KeeperStep:
         """Expire the sessions without a request within their timeout."""
         return self.end_sessions(self.sessions.overdue(moment.monotonic_ms), moment)
 
-    def end_sessions(self, sessions: Sequence[int], moment: Moment) -> Step:
+    def end_sessions(self, sessions: Sequence[int], moment: KeeperMoment) -> KeeperStep:
         """End sessions, connected or not."""
         step = self._begin()
         for session in sessions:
@@ -280,7 +282,7 @@ class ServerState:
         """Return the replica that serves a client; None if it is served from here."""
         return self._replica_of.get(connection)
 
-    def follow(self, replica: Replica, zxid: int) -> Step:
+    def follow(self, replica: Replica, zxid: int) -> KeeperStep:
         """Apply changes to a replica up to a zxid, and notify its watchers."""
         step = self._begin()
         while (change := replica.next_until(zxid)) is not None:
@@ -290,7 +292,7 @@ class ServerState:
     # Requests
     # ----------------------------------------------------------------------------------------------
 
-    def serve(self, connection: int, content: bytes, moment: Moment) -> Step:
+    def serve(self, connection: int, content: bytes, moment: KeeperMoment) -> KeeperStep:
         """Handle a request. Raises MalformedMessage if its header cannot be parsed."""
         client = self._clients[connection]
         header, position = compiled(ZookeeperRequestHeader, 0).decode(content, 0)
@@ -316,7 +318,7 @@ class ServerState:
         header: ZookeeperRequestHeader,
         content: bytes,
         position: int,
-        moment: Moment,
+        moment: KeeperMoment,
     ) -> bytes:
         op_code = header.op_code
         if op_code in WRITING:
@@ -351,15 +353,15 @@ class ServerState:
         )
         return _encoded(self._reader(connection, client).read(op_code, body))
 
-    def _reader(self, connection: int, client: _Client) -> Reader:
-        return Reader(*self._read_from(connection), connection, client.session, client.names)
+    def _reader(self, connection: int, client: _Client) -> TreeReader:
+        return TreeReader(*self._read_from(connection), connection, client.session, client.names)
 
     def _read_from(self, connection: int) -> tuple[ZnodeTree, Watches]:
         replica = self._replica_of.get(connection)
         return (self.tree, self.watches) if replica is None else (replica.tree, replica.watches)
 
     def _change(
-        self, client: _Client, header: ZookeeperRequestHeader, asked: Message, moment: Moment
+        self, client: _Client, header: ZookeeperRequestHeader, asked: Message, moment: KeeperMoment
     ) -> bytes:
         """Apply one change, or log that it failed."""
         try:
@@ -378,7 +380,7 @@ class ServerState:
         header: ZookeeperRequestHeader,
         content: bytes,
         position: int,
-        moment: Moment,
+        moment: KeeperMoment,
     ) -> bytes:
         """Apply several changes, or none."""
         asked = parse_multi(content, position, WRITES)
@@ -416,7 +418,7 @@ class ServerState:
             raise ZnodeRefused(ZookeeperError.AUTH_FAILED)
         name = digest_of((packet.auth or b"").decode(errors="replace"))
         if self._super and name.id == self._super:
-            client.names.append(Identity("super", ""))
+            client.names.append(ZnodeIdentity("super", ""))
         if name not in client.names:
             client.names.append(name)
 
@@ -424,7 +426,7 @@ class ServerState:
     # ----------------------------------------------------------------------------------------------
 
     def _write(
-        self, session: int, cxid: int, op_code: int, record: Message, moment: Moment
+        self, session: int, cxid: int, op_code: int, record: Message, moment: KeeperMoment
     ) -> None:
         """Assign a zxid to a change, apply it, and notify its watchers."""
         self.last_zxid += 1
@@ -445,7 +447,7 @@ class ServerState:
                 if is_allowed(change.acl, Permission.READ, self._clients[watcher].names):
                     self._notify(watcher, change.event_type, change.path)
 
-    def _close(self, session: int, cxid: int, moment: Moment, *, is_expired: bool) -> None:
+    def _close(self, session: int, cxid: int, moment: KeeperMoment, *, is_expired: bool) -> None:
         paths = list(self.tree.ephemerals.get(session, ()))
         self._write(
             session, cxid, OpCode.CLOSE_SESSION, CloseSessionTxn(paths_to_delete=paths), moment
@@ -484,8 +486,8 @@ class ServerState:
         )
         self._step.frames.append((connection, _encoded(header) + body))
 
-    def _begin(self) -> Step:
-        self._step = Step()
+    def _begin(self) -> KeeperStep:
+        self._step = KeeperStep()
         return self._step
 
     def _drop(self, connection: int) -> None:

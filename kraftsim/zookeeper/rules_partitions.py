@@ -39,7 +39,7 @@ NOT_MADE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class ZnodeAssignment:
     """The replicas of a partition during a reassignment, the target first, with the adding and
     removing ones.
     """
@@ -63,26 +63,28 @@ class Assignment:
         """Whether any replica is being added or removed."""
         return bool(self.adding or self.removing)
 
-    def moved_to(self, target: Sequence[int]) -> "Assignment":
+    def moved_to(self, target: Sequence[int]) -> "ZnodeAssignment":
         """Return the reassignment from the origin of the current one to a target."""
         full = tuple(dict.fromkeys((*target, *self.origin)))
-        return Assignment(
+        return ZnodeAssignment(
             replicas=full,
             adding=tuple(replica for replica in full if replica not in self.origin),
             removing=tuple(replica for replica in full if replica not in target),
         )
 
 
-def assignment_of(partition: PartitionRegistration) -> Assignment:
+def assignment_of(partition: PartitionRegistration) -> ZnodeAssignment:
     """Return the assignment of a partition."""
-    return Assignment(
+    return ZnodeAssignment(
         replicas=partition.replicas,
         adding=partition.adding_replicas,
         removing=partition.removing_replicas,
     )
 
 
-def assigned(partition: PartitionRegistration, assignment: Assignment) -> PartitionRegistration:
+def assigned(
+    partition: PartitionRegistration, assignment: ZnodeAssignment
+) -> PartitionRegistration:
     """Return a partition with other replicas. Its state znode is unchanged."""
     return replace(
         partition,

@@ -17,8 +17,8 @@ from kraftsim.zookeeper.rules_tree import (
     ROOT,
     SPECIAL,
     Acl,
-    Identity,
     Znode,
+    ZnodeIdentity,
     ZnodeRefused,
     ZnodeTree,
     as_entries,
@@ -82,7 +82,7 @@ OF_TTL: Final = (OpCode.CREATE_TTL,)
 class Draft:
     """The tree after the requests validated so far; the tree itself does not change."""
 
-    def __init__(self, tree: ZnodeTree, session: int, names: Sequence[Identity]) -> None:
+    def __init__(self, tree: ZnodeTree, session: int, names: Sequence[ZnodeIdentity]) -> None:
         self._tree = tree
         self._session = session
         self._names = names
@@ -269,7 +269,7 @@ _LAST_SESSION = (1 << 63) - 1
 
 
 @dataclass(slots=True)
-class Session:
+class ServerSession:
     """One session. `expires_ms` is on the monotonic clock."""
 
     id: int
@@ -283,7 +283,7 @@ class Sessions:
 
     def __init__(self, tick_ms: int, secret: bytes) -> None:
         self.tick_ms = tick_ms
-        self.by_id: dict[int, Session] = {}
+        self.by_id: dict[int, ServerSession] = {}
         self._secret = secret
         self._next_id = 0
 
@@ -309,9 +309,9 @@ class Sessions:
             :PASSWORD_BYTES
         ]
 
-    def add(self, session: int, timeout_ms: int, now_ms: int) -> Session:
+    def add(self, session: int, timeout_ms: int, now_ms: int) -> ServerSession:
         """Create a session."""
-        added = self.by_id[session] = Session(session, timeout_ms)
+        added = self.by_id[session] = ServerSession(session, timeout_ms)
         self.touch(session, now_ms)
         return added
 
@@ -356,7 +356,7 @@ Watcher = int
 """The connection that watches."""
 
 
-class Mode(Enum):
+class WatchMode(Enum):
     """The mode of a watch."""
 
     ONCE = "once"
@@ -364,27 +364,30 @@ class Mode(Enum):
     RECURSIVE = "recursive"
 
 
-MODES = {AddWatchMode.PERSISTENT: Mode.STAYING, AddWatchMode.PERSISTENT_RECURSIVE: Mode.RECURSIVE}
+MODES = {
+    AddWatchMode.PERSISTENT: WatchMode.STAYING,
+    AddWatchMode.PERSISTENT_RECURSIVE: WatchMode.RECURSIVE,
+}
 
 
 class WatchTable:
     """The watches of one type: by path, by connection, with their mode."""
 
     def __init__(self) -> None:
-        self.by_path: dict[str, dict[Watcher, Mode]] = {}
+        self.by_path: dict[str, dict[Watcher, WatchMode]] = {}
         self._recursive_count = 0
 
-    def add(self, path: str, watcher: Watcher, mode: Mode) -> None:
+    def add(self, path: str, watcher: Watcher, mode: WatchMode) -> None:
         """Add a watch."""
         self.remove(path, watcher)
         self.by_path.setdefault(path, {})[watcher] = mode
-        self._recursive_count += mode is Mode.RECURSIVE
+        self._recursive_count += mode is WatchMode.RECURSIVE
 
     def remove(self, path: str, watcher: Watcher) -> bool:
         """Remove a watch; False if there was none."""
         watchers = self.by_path.get(path, {})
         mode = watchers.pop(watcher, None)
-        self._recursive_count -= mode is Mode.RECURSIVE
+        self._recursive_count -= mode is WatchMode.RECURSIVE
         if mode is not None and not watchers:
             del self.by_path[path]
         return mode is not None
@@ -394,12 +397,12 @@ class WatchTable:
         notified: dict[Watcher, None] = {}
         for place in _self_and_above(path) if self._recursive_count else (path,):
             for watcher, mode in list(self.by_path.get(place, {}).items()):
-                if mode is Mode.RECURSIVE:
+                if mode is WatchMode.RECURSIVE:
                     if event_type is not EventType.NODE_CHILDREN_CHANGED:
                         notified[watcher] = None
                 elif place == path:
                     notified[watcher] = None
-                    if mode is Mode.ONCE:
+                    if mode is WatchMode.ONCE:
                         self.remove(place, watcher)
         return list(notified)
 
@@ -481,12 +484,12 @@ class Watches:
             elif znode.mzxid > wanted.relative_zxid:
                 missed.append((EventType.NODE_DATA_CHANGED, path))
             else:
-                self.data.add(path, watcher, Mode.ONCE)
+                self.data.add(path, watcher, WatchMode.ONCE)
         for path in wanted.exist_watches:
             if tree.get(path) is not None:
                 missed.append((EventType.NODE_CREATED, path))
             else:
-                self.data.add(path, watcher, Mode.ONCE)
+                self.data.add(path, watcher, WatchMode.ONCE)
         for path in wanted.child_watches:
             znode = tree.get(path)
             if znode is None:
@@ -494,7 +497,7 @@ class Watches:
             elif znode.pzxid > wanted.relative_zxid:
                 missed.append((EventType.NODE_CHILDREN_CHANGED, path))
             else:
-                self.children.add(path, watcher, Mode.ONCE)
+                self.children.add(path, watcher, WatchMode.ONCE)
         for path in wanted.persistent_watches:
             self.add(path, AddWatchMode.PERSISTENT, watcher)
         for path in wanted.persistent_recursive_watches:
@@ -544,7 +547,7 @@ REQUESTS: dict[int, type] = {
 }
 
 
-class Reader:
+class TreeReader:
     """Serves one client: `watcher` is its connection, `names` its identities."""
 
     def __init__(
@@ -553,7 +556,7 @@ class Reader:
         watches: Watches,
         watcher: int,
         session: int,
-        names: Sequence[Identity],
+        names: Sequence[ZnodeIdentity],
     ) -> None:
         self._tree = tree
         self._watches = watches
@@ -611,19 +614,19 @@ class Reader:
         if znode is not None:
             self._require(znode, Permission.READ, body.path)
         if body.watch:
-            self._watches.data.add(body.path, self._watcher, Mode.ONCE)
+            self._watches.data.add(body.path, self._watcher, WatchMode.ONCE)
         return StatResponse(stat=self._get(body.path).stat())
 
     def _data(self, body: WatchedPath) -> GetDataResponse:
         znode = self._readable(body.path)
         if body.watch:
-            self._watches.data.add(body.path, self._watcher, Mode.ONCE)
+            self._watches.data.add(body.path, self._watcher, WatchMode.ONCE)
         return GetDataResponse(data=znode.data, stat=znode.stat())
 
     def _children(self, body: WatchedPath) -> Znode:
         znode = self._readable(body.path)
         if body.watch:
-            self._watches.children.add(body.path, self._watcher, Mode.ONCE)
+            self._watches.children.add(body.path, self._watcher, WatchMode.ONCE)
         return znode
 
     def _acl(self, path: str) -> GetAclResponse:

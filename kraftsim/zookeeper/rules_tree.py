@@ -35,7 +35,7 @@ from protocol.zookeeper.znodes import AclEntry, Stat
 # permissions.
 
 
-class Identity(NamedTuple):
+class ZnodeIdentity(NamedTuple):
     """An identity in a scheme."""
 
     scheme: str
@@ -46,24 +46,24 @@ class Right(NamedTuple):
     """An identity with its permissions."""
 
     permissions: int
-    identity: Identity
+    identity: ZnodeIdentity
 
 
 Acl = tuple[Right, ...]
-ANYONE: Final = Identity("world", "anyone")
+ANYONE: Final = ZnodeIdentity("world", "anyone")
 OPEN_TO_ALL: Final[Acl] = (Right(Permission.ALL, ANYONE),)
 READ_BY_ALL: Final[Acl] = (Right(Permission.READ, ANYONE),)
 _DIGEST_PARTS = 2
 
 
-def digest_of(name_and_password: str) -> Identity:
+def digest_of(name_and_password: str) -> ZnodeIdentity:
     """Return the identity of a client that sent name:password."""
     name = name_and_password.split(":", 1)[0]
     hashed = base64.b64encode(hashlib.sha1(name_and_password.encode()).digest()).decode()
-    return Identity("digest", f"{name}:{hashed}")
+    return ZnodeIdentity("digest", f"{name}:{hashed}")
 
 
-def is_allowed(acl: Acl, permissions: int, names: Sequence[Identity]) -> bool:
+def is_allowed(acl: Acl, permissions: int, names: Sequence[ZnodeIdentity]) -> bool:
     """Return whether a client with these identities has at least one of the permissions."""
     if not acl or any(name.scheme == "super" for name in names):
         return True
@@ -74,14 +74,14 @@ def is_allowed(acl: Acl, permissions: int, names: Sequence[Identity]) -> bool:
     )
 
 
-def settled(entries: Sequence[AclEntry] | None, names: Sequence[Identity]) -> Acl | None:
+def settled(entries: Sequence[AclEntry] | None, names: Sequence[ZnodeIdentity]) -> Acl | None:
     """Return the normalized ACL: without duplicates, `auth` replaced by the client's identities.
 
     None if it is invalid.
     """
     rights: dict[Right, None] = {}
     for entry in entries or ():
-        identity = Identity(entry.scheme, entry.id)
+        identity = ZnodeIdentity(entry.scheme, entry.id)
         if identity == ANYONE:
             rights[Right(entry.perms, identity)] = None
         elif entry.scheme == "auth":
@@ -117,10 +117,10 @@ def as_entries(acl: Acl) -> list[AclEntry]:
 
 def from_entries(entries: Sequence[AclEntry]) -> Acl:
     """Return the ACL from the log."""
-    return tuple(Right(entry.perms, Identity(entry.scheme, entry.id)) for entry in entries)
+    return tuple(Right(entry.perms, ZnodeIdentity(entry.scheme, entry.id)) for entry in entries)
 
 
-def _is_valid(identity: Identity) -> bool:
+def _is_valid(identity: ZnodeIdentity) -> bool:
     match identity.scheme:
         case "digest":
             return len(identity.id.split(":")) == _DIGEST_PARTS
@@ -129,7 +129,7 @@ def _is_valid(identity: Identity) -> bool:
     return False
 
 
-def _is(wanted: Identity, name: Identity) -> bool:
+def _is(wanted: ZnodeIdentity, name: ZnodeIdentity) -> bool:
     if wanted.scheme != name.scheme:
         return False
     if wanted.scheme != "ip":

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import DiskFailed, ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.server.listeners import ListenerError
 from kraftsim.server.tasks import NodeTasks
@@ -17,7 +17,7 @@ from kraftsim.world.interface import World
 from kraftsim.zookeeper.connection import ZookeeperConnection
 from kraftsim.zookeeper.files import DIRECTORY, ZookeeperFiles
 from kraftsim.zookeeper.four_letter_commands import answer
-from kraftsim.zookeeper.rules_keeper import Moment, ServerState, Step
+from kraftsim.zookeeper.rules_keeper import KeeperMoment, KeeperStep, ServerState
 from kraftsim.zookeeper.rules_server import Sessions
 from kraftsim.zookeeper.settings import ZookeeperSettings
 from protocol.malformed import MalformedMessage
@@ -33,11 +33,11 @@ LOOK_S: Final = 0.001
 class RequestInterceptor(Protocol):
     """Intercepts requests and responses of a server: fault injection replaces it."""
 
-    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> KeeperStep | None:
         """Serve a frame, as `ZookeeperServer.step` does."""
         ...
 
-    def tell(self, steps: list[Step]) -> None:
+    def tell(self, steps: list[KeeperStep]) -> None:
         """Send the responses of steps that are in the log, as `ZookeeperServer.tell` does."""
         ...
 
@@ -69,10 +69,10 @@ class ZookeeperServer:
     # ----------------------------------------------------------------------------------------------
 
     @property
-    def addresses(self) -> Mapping[str, Endpoint]:
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> bound endpoint."""
         return (
-            {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)}
+            {LISTENER: ListenerEndpoint(LISTENER, self.settings.host, self.port)}
             if self._server is not None
             else {}
         )
@@ -216,7 +216,7 @@ class ZookeeperServer:
             step = self.znode_state.expire(self._moment())
             await self._carry_out([step])
 
-    async def _carry_out(self, steps: list[Step]) -> None:
+    async def _carry_out(self, steps: list[KeeperStep]) -> None:
         """Write the transactions, then send the responses."""
         txns = [txn for step in steps for txn in step.txns]
         async with self._writing:
@@ -230,7 +230,7 @@ class ZookeeperServer:
                 return
             self.front.tell(steps)
 
-    def tell(self, steps: list[Step]) -> None:
+    def tell(self, steps: list[KeeperStep]) -> None:
         """Send the response frames, and close connections."""
         self.world.flush_events()
         for step in steps:
@@ -241,7 +241,7 @@ class ZookeeperServer:
                 if (connection := self.connections.get(number)) is not None:
                     connection.close()
 
-    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> KeeperStep | None:
         """Serve one frame; malformed bytes close the connection."""
         if connection.is_closed:
             return None
@@ -261,8 +261,8 @@ class ZookeeperServer:
         self._connection_count += 1
         return ZookeeperConnection(self._connection_count, self, self.world.clock.monotonic_ms)
 
-    def _moment(self) -> Moment:
-        return Moment(self.world.clock.monotonic_ms(), self.world.clock.wall_ms())
+    def _moment(self) -> KeeperMoment:
+        return KeeperMoment(self.world.clock.monotonic_ms(), self.world.clock.wall_ms())
 
     async def _secret(self) -> bytes:
         """Return the key from which session passwords are derived; clients can then resume sessions

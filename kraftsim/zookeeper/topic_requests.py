@@ -72,7 +72,7 @@ from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.op_codes import ZookeeperError
 
 
-class Row(Protocol):
+class TopicRow(Protocol):
     """A row of a response."""
 
     error_code: int
@@ -207,7 +207,7 @@ def _widened(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
 def _when_led(
     context: ControllerContext,
     answer: Answer | Deferred,
-    rows: Sequence[tuple[str, Row]],
+    rows: Sequence[tuple[str, TopicRow]],
     timeout_ms: int,
 ) -> Answer | Deferred:
     """Return an answer once this broker knows leaders of all partitions of some topics; topics that

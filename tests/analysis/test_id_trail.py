@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kraftsim.analysis.id_audit import Compared, Holes, IdAudit, OwnerOfId, audit
+from kraftsim.analysis.id_audit import ComparedIds, Holes, IdAudit, OwnerOfId, audit
 from kraftsim.analysis.id_trail import (
     METADATA_DIRECTORY,
     NoMetadataLog,
@@ -185,7 +185,7 @@ def test_spark_finds_the_owner_of_each_producer_id_and_unowned_ids(
         (None, None, None),
     ]
     figures(blocks_in_the_log=len(blocks), blocks_read=sum(each.blocks for each in found.owners))
-    assert found.compared == Compared(same=3, unanswered=1, lost=0, contradicted=1)
+    assert found.compared == ComparedIds(same=3, unanswered=1, lost=0, contradicted=1)
     assert found.holes == Holes(never_received=2, never_used=2, ids_used=4, ids_burned=3496)
 
 

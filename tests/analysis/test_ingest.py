@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftsim.analysis.columns import event_schema, view_name
-from kraftsim.analysis.ingest import Gap, NoEvents, ingest_run, ingested
+from kraftsim.analysis.ingest import LineGap, NoEvents, ingest_run, ingested
 from kraftsim.events.catalogue import KINDS
 from kraftsim.producer_ids.events import ProducerIdReturned
 from kraftsim.server.events import NodeReady
@@ -126,9 +126,9 @@ def test_gaps_and_repetitions_of_line_numbers_are_reported(tmp_path: Path) -> No
     history.write(tmp_path)
     result = ingest_run(tmp_path)
     assert result.gaps == (
-        Gap(node="a", incarnation=1, first_missing_n=0, missing_count=1),
-        Gap(node="b", incarnation=1, first_missing_n=1, missing_count=2),
-        Gap(node="b", incarnation=2, first_missing_n=1, missing_count=0, repeated_count=1),
+        LineGap(node="a", incarnation=1, first_missing_n=0, missing_count=1),
+        LineGap(node="b", incarnation=1, first_missing_n=1, missing_count=2),
+        LineGap(node="b", incarnation=2, first_missing_n=1, missing_count=0, repeated_count=1),
     )
     assert result.lost_lines() == "3 lines are missing, 1 lines are there more than once"
 

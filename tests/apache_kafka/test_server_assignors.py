@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerMember
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerGroupMember
 from kraftsim.conformance.settle import settled
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.groups.rules_assignors import uuid_hash
 from protocol.messages.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -61,7 +61,7 @@ def test_server_assignors_assign_as_apache_kafka_does(
     made = with_distinct_buckets(kafka, topics)
     names = {topic.name: name for name, topic in made.items()}
     with ConsumerGroupClient(kafka) as client:
-        members: dict[str, ConsumerMember] = {}
+        members: dict[str, ConsumerGroupMember] = {}
         theirs = KnownTopics(topics, {name: topic.topic_id for name, topic in made.items()})
         harness = ConsumersHarness(theirs)
         for step in steps.split():
@@ -92,7 +92,7 @@ def test_server_assignors_assign_as_apache_kafka_does(
             }, step
 
 
-def with_distinct_buckets(kafka: Target, topics: Mapping[str, int]) -> dict[str, Topic]:
+def with_distinct_buckets(kafka: Target, topics: Mapping[str, int]) -> dict[str, TargetTopic]:
     """Create topics whose ids have distinct buckets in Java's hash maps: the order within a bucket
     depends on insertion.
     """
@@ -123,7 +123,7 @@ class KnownTopics(MadeTopics):
         return next(name for name, known in self._ids.items() if known == topic_id)
 
 
-def settle(client: ConsumerGroupClient, members: dict[str, ConsumerMember]) -> None:
+def settle(client: ConsumerGroupClient, members: dict[str, ConsumerGroupMember]) -> None:
     """Let all members heartbeat until each has its target assignment."""
 
     def look() -> str:

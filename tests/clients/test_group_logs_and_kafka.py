@@ -18,7 +18,7 @@ from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import TransactionClient
 from kraftsim.groups.rules_shard import GroupShard
-from kraftsim.groups.rules_timing import GroupSettings, Moment
+from kraftsim.groups.rules_timing import GroupMoment, GroupSettings
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.k69_consumer_group_describe import (
@@ -90,7 +90,7 @@ def test_our_coordinator_loads_groups_that_apache_kafka_wrote(release: str) -> N
     shard = GroupShard(GroupSettings())
     for batch in split_batches(written):
         shard.replay(batch)
-    shard.begin(Moment(0, 0))
+    shard.begin(GroupMoment(0, 0))
     found = shard.fetch_offsets(
         groups.talk.group_id,
         [(groups.topic.name, number) for number in EXPECTED],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.conformance.marker_client import end_at, read_at, seen
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -55,7 +55,7 @@ class Place:
 
     def __init__(self, address: str, topic: str) -> None:
         self.target = Target(address)
-        self.topic = Topic(name=topic, topic_id=bytes(16), leader=address)
+        self.topic = TargetTopic(name=topic, topic_id=bytes(16), leader=address)
 
     def write(self, producer: tuple[int, int], sequence: int, records: int = 1) -> None:
         """Write a batch of a transaction."""

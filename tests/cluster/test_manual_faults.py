@@ -16,7 +16,7 @@ from kraftsim.cluster.cluster_state import read_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.manual_faults import FaultRequest
 from kraftsim.cluster.ports import free_port_range
-from kraftsim.cluster.proxy.control_messages import Envelope, LiftAll, ProxyState
+from kraftsim.cluster.proxy.control_messages import ControlEnvelope, LiftAll, ProxyState
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import broker_client
 from tests.cluster.running import logged_events
@@ -278,7 +278,7 @@ def test_a_fault_command_without_the_secret_is_refused(plain: Detached) -> None:
 def test_the_proxy_serves_only_clients_that_know_its_secret(cluster: Detached) -> None:
     state = msgspec.json.decode((cluster.data / "proxy.json").read_bytes(), type=ProxyState)
     assert (cluster.data / "proxy.json").stat().st_mode & 0o077 == 0
-    order = msgspec.json.encode(Envelope(id=1, order=LiftAll())) + b"\n"
+    order = msgspec.json.encode(ControlEnvelope(id=1, order=LiftAll())) + b"\n"
     answers = []
     for first in (b"", b"0" * len(state.secret) + b"\n", state.secret.encode() + b"\n"):
         with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as connection:

@@ -8,7 +8,7 @@ import pytest
 
 from kraftsim.cluster.proxy.conditions import Conditions
 from kraftsim.cluster.proxy.frame_stream import FrameStream
-from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
+from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, WaitingFrame
 from kraftsim.cluster.proxy.relay import client_id_of
 from kraftsim.lab.faults.field import CLIENTS, Condition, Watch, links_of
 
@@ -35,7 +35,7 @@ class Line:
     def __init__(self, *, is_response: bool = False, asked: dict[int, int] | None = None) -> None:
         self.watches = FrameWatches(frozenset(NODES))
         self.sent = bytearray()
-        self.held: list[tuple[Frame, Waiting]] = []
+        self.held: list[tuple[Frame, WaitingFrame]] = []
         self.is_cut = False
         self.stream = FrameStream(
             is_response=is_response,

@@ -4,7 +4,7 @@ import pytest
 
 from kraftsim.conformance.release_line import release_line_of
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import Verdict, check
+from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -53,7 +53,7 @@ def test_apache_kafka_meets_every_requirement(
     fixture: str, requirement: Requirement, request: pytest.FixtureRequest
 ) -> None:
     finding = check(requirement, target_of(request.getfixturevalue(fixture)))
-    if finding.verdict is Verdict.SKIPPED and (
+    if finding.verdict is RequirementVerdict.SKIPPED and (
         {requirement.section.chapter, requirement.section.label} & ASKED_ELSEWHERE
     ):
         pytest.skip(f"tested with other nodes: {finding.why}")
@@ -66,7 +66,8 @@ def test_apache_kafka_fails_requirements_of_other_releases(
 ) -> None:
     """Otherwise the release of the requirement is wrong."""
     assert (
-        check(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
+        check(requirement, target_of(request.getfixturevalue(fixture))).verdict
+        is not RequirementVerdict.MET
     )
 
 

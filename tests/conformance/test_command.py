@@ -354,7 +354,9 @@ def test_invalid_arguments_exit_with_3(
 
 def test_a_terminal_without_unicode_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conformance_output, "_has_ticks", lambda: False)
-    assert {click.unstyle(conformance_output.mark(verdict)) for verdict in runner.Verdict} == {
+    assert {
+        click.unstyle(conformance_output.mark(verdict)) for verdict in runner.RequirementVerdict
+    } == {
         "ok",
         "NO",
         "--",

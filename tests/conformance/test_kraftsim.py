@@ -11,7 +11,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.release_line import release_line_of
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import Verdict, check
+from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -31,7 +31,7 @@ transaction timeouts.
 def meets(requirement: Requirement, target: Target) -> None:
     """A check as a test."""
     finding = check(requirement, target)
-    if finding.verdict is Verdict.SKIPPED:
+    if finding.verdict is RequirementVerdict.SKIPPED:
         pytest.skip(finding.why)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 

@@ -14,7 +14,7 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import Verdict, check
+from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from kraftsim.releases.catalogue import releases
@@ -83,7 +83,7 @@ def ours(request: pytest.FixtureRequest) -> Iterator[Target]:
 def assert_holds(requirement: Requirement, target: Target, line: str) -> None:
     """It is met exactly by the lines for which it holds."""
     finding = check(requirement, target)
-    assert (finding.verdict is Verdict.MET) == requirement.holds_for(line), "\n".join(
+    assert (finding.verdict is RequirementVerdict.MET) == requirement.holds_for(line), "\n".join(
         [finding.why, *finding.transcript]
     )
 
@@ -109,4 +109,6 @@ def test_kraftsim_changes_at_the_release_boundary(
     if (line, requirement.label) not in OTHERWISE_HERE:
         assert_holds(requirement, ours, line)
     else:
-        assert check(requirement, ours).verdict is Verdict.MET and not requirement.holds_for(line)
+        assert check(
+            requirement, ours
+        ).verdict is RequirementVerdict.MET and not requirement.holds_for(line)

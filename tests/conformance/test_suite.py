@@ -10,7 +10,7 @@ import pytest
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, framed, split_address
 from kraftsim.conformance.requirement import Check, Requirement, Requirements
-from kraftsim.conformance.runner import Verdict, check
+from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
@@ -245,5 +245,9 @@ def test_a_node_that_does_everything_wrong_meets_few_requirements(
     with fake_node(answering) as address:
         target = Target(address, address)
         findings = [check(requirement, target, seconds=0.4) for requirement in all_requirements()]
-    met = {finding.requirement.label for finding in findings if finding.verdict is Verdict.MET}
+    met = {
+        finding.requirement.label
+        for finding in findings
+        if finding.verdict is RequirementVerdict.MET
+    }
     assert met <= met_at_most

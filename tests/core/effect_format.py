@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from kraftsim.clients.rules_producer_steps import Identity, TopicPartition
+from kraftsim.clients.rules_producer_steps import ProducerIdentity, TopicPartition
 
 
 def spelt(value: object) -> str:
@@ -21,7 +21,7 @@ def spelt(value: object) -> str:
     match value:
         case TopicPartition():
             return f"{value.topic}-{value.partition}"
-        case Identity():
+        case ProducerIdentity():
             return f"{value.producer_id}/{value.producer_epoch}"
         case Enum():
             return value.name

@@ -8,14 +8,20 @@ from kraftsim.groups.rules_committing import (
     OffsetToCommit,
     TransactionalCommitInput,
 )
-from kraftsim.groups.rules_offsets import Append, CoordinatorRecord, Reply, Stored, WritingProducer
+from kraftsim.groups.rules_offsets import (
+    Append,
+    CoordinatorRecord,
+    GroupReply,
+    Stored,
+    WritingProducer,
+)
 from kraftsim.groups.rules_rebalance import JoinInput, SyncInput
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import (
     GroupAnswer,
+    GroupMoment,
     GroupSettings,
     JoinAnswer,
-    Moment,
     Protocols,
     SyncAnswer,
 )
@@ -46,15 +52,15 @@ class GroupsHarness:
         self._waiters = 0
 
     @property
-    def now(self) -> Moment:
+    def now(self) -> GroupMoment:
         """The current time."""
-        return Moment(self.now_ms, WALL_MS + self.now_ms)
+        return GroupMoment(self.now_ms, WALL_MS + self.now_ms)
 
     def settle(self) -> None:
         """Execute a decision."""
         while effects := self.shard.outbox.take_effects():
             for effect in effects:
-                if isinstance(effect, Reply):
+                if isinstance(effect, GroupReply):
                     assert effect.waiter not in self.answers, "a request is answered once"
                     self.answers[effect.waiter] = effect.answer
                     continue

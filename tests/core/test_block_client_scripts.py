@@ -10,7 +10,7 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
 from kraftsim.producer_ids.rules_block_clients import (
-    Complete,
+    CompleteRequest,
     EagerBlockClient,
     Effect,
     EndBroker,
@@ -20,8 +20,8 @@ from kraftsim.producer_ids.rules_block_clients import (
     SendAllocate,
     TerminatingBlockClient,
     UncoordinatedSource,
-    Waiting,
     WaitingBlockClient,
+    WaitingRequest,
     WakeAt,
     ZnodeBlockClient,
 )
@@ -117,7 +117,7 @@ def _effect(effect: Effect) -> str:
     match effect:
         case SendAllocate(broker_epoch):
             return f"send AllocateProducerIds broker_epoch={broker_epoch}"
-        case Complete(waiter, result):
+        case CompleteRequest(waiter, result):
             return f"complete waiter {waiter}: {_result(result)}"
         case WakeAt(at_ms):
             return f"wake at {at_ms}"
@@ -125,17 +125,17 @@ def _effect(effect: Effect) -> str:
             return f"end: {why}"
 
 
-def _result(result: int | Refusal | Waiting) -> str:
+def _result(result: int | Refusal | WaitingRequest) -> str:
     match result:
         case Refusal(error):
             return f"rejected {error.name}"
-        case Waiting(waiter):
+        case WaitingRequest(waiter):
             return f"waiter {waiter} waits"
         case _:
             return f"id {result}"
 
 
-def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
+def _in_runs(results: list[int | Refusal | WaitingRequest]) -> list[str]:
     """Merge consecutive ids, and equal rejections."""
     lines: list[str] = []
     first = last = -1

@@ -8,9 +8,9 @@ from kraftsim.clients.rules_group_member import (
     COOPERATIVE_STICKY,
     RANGE,
     AssignmentChanged,
+    ClientMemberState,
     CountPartitions,
     GroupMember,
-    GroupSettings,
     HeartbeatAnswered,
     Join,
     Joined,
@@ -20,10 +20,10 @@ from kraftsim.clients.rules_group_member import (
     MemberHeartbeat,
     MemberLost,
     MemberQuestionLost,
+    MemberSettings,
     MembershipEffect,
     MembershipInput,
     MemberStarted,
-    MemberState,
     PartitionsCounted,
     Released,
     ReleaseWanted,
@@ -53,7 +53,7 @@ class Script:
     def __init__(self, assignor: str = RANGE) -> None:
         self.now_ms = 1000
         self.member = GroupMember(
-            GroupSettings(
+            MemberSettings(
                 group_id="g",
                 topics=("t",),
                 assignor=assignor,
@@ -88,7 +88,7 @@ class Script:
             )
         )
         self.step(Synced(error_code=ErrorCode.NONE, partitions=partitions))
-        assert self.member.state is MemberState.STABLE
+        assert self.member.state is ClientMemberState.STABLE
         return self
 
 
@@ -204,7 +204,7 @@ def leading(script: Script, counts: dict[str, int], *partitions: TopicPartition)
     )
     script.step(PartitionsCounted(counts))
     script.step(Synced(error_code=ErrorCode.NONE, partitions=partitions))
-    assert script.member.state is MemberState.STABLE
+    assert script.member.state is ClientMemberState.STABLE
     return script
 
 
@@ -377,7 +377,7 @@ def test_expelled_member_waits_for_its_revocation(error: ErrorCode) -> None:
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     script.step(HeartbeatAnswered(error))
-    assert script.member.state is MemberState.EXPELLED and script.member.wake_at_ms is None
+    assert script.member.state is ClientMemberState.EXPELLED and script.member.wake_at_ms is None
     assert script.passed(100 * BEAT_MS) == []
     assert script.step(Released()) == asked(
         Join(member_id=script.member.member_id, owned=(), generation_id=-1)
@@ -399,7 +399,7 @@ def test_member_expelled_during_revocation_waits_for_it() -> None:
     )
     script.passed(BEAT_MS)
     script.step(HeartbeatAnswered(ErrorCode.UNKNOWN_MEMBER_ID))
-    assert script.member.state is MemberState.EXPELLED
+    assert script.member.state is ClientMemberState.EXPELLED
 
 
 def test_expelled_member_without_partitions_rejoins_immediately() -> None:
@@ -433,7 +433,7 @@ def test_fatal_join_error_ends_the_member(error: ErrorCode) -> None:
     script.step(MemberStarted())
     script.found()
     assert script.step(Joined(error_code=error)) == [MemberLost(error_code=error, is_fatal=True)]
-    assert script.member.state is MemberState.GONE and script.member.wake_at_ms is None
+    assert script.member.state is ClientMemberState.GONE and script.member.wake_at_ms is None
     assert script.passed(100 * BEAT_MS) == []
 
 
@@ -503,7 +503,7 @@ def test_member_leaves_by_its_id() -> None:
     script = Script().stable(ZERO)
     assert script.step(LeaveAsked()) == asked(Leave("m"))
     assert script.step(Left()) == []
-    assert script.member.state is MemberState.GONE
+    assert script.member.state is ClientMemberState.GONE
 
 
 def test_leave_waits_for_the_request_in_flight() -> None:
@@ -519,7 +519,7 @@ def test_leave_without_a_response_is_sufficient() -> None:
     script = Script().stable(ZERO)
     script.step(LeaveAsked())
     assert script.step(MemberQuestionLost()) == []
-    assert script.member.state is MemberState.GONE
+    assert script.member.state is ClientMemberState.GONE
 
 
 def test_member_that_never_joined_leaves_silently() -> None:
@@ -527,7 +527,7 @@ def test_member_that_never_joined_leaves_silently() -> None:
     script = Script()
     script.step(MemberStarted())
     assert script.step(LeaveAsked()) == []
-    assert script.member.state is MemberState.GONE and script.member.wake_at_ms is None
+    assert script.member.state is ClientMemberState.GONE and script.member.wake_at_ms is None
 
 
 def test_stable_member_wakes_for_its_next_heartbeat() -> None:

@@ -11,13 +11,13 @@ from kraftsim.clients.rules_group_member import (
     AssignmentChanged,
     CountPartitions,
     GroupMember,
-    GroupSettings,
     HeartbeatAnswered,
     Joined,
     LeaveAsked,
     Left,
     MemberLost,
     MemberQuestionLost,
+    MemberSettings,
     MembershipEffect,
     MembershipInput,
     MemberStarted,
@@ -234,7 +234,7 @@ class MemberDriver:
         """Start over with an assignor."""
         self.now_ms = 0
         self.member = GroupMember(
-            GroupSettings(
+            MemberSettings(
                 group_id="g",
                 topics=("t",),
                 assignor=assignor,

@@ -7,7 +7,6 @@ import pytest
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
-    Identity,
     IdentityTaken,
     MetadataArrived,
     MetadataLost,
@@ -17,6 +16,7 @@ from kraftsim.clients.rules_producer_steps import (
     ProduceLost,
     ProducerEffect,
     ProducerIdArrived,
+    ProducerIdentity,
     ProducerIdLost,
     ProducerInput,
     ProducerSettings,
@@ -46,7 +46,7 @@ class Script:
         self.sent: list[SendProduce] = []
         self.delivered: list[tuple[str, int]] = []
         self.given_up: list[tuple[str, ErrorCode]] = []
-        self.identities: list[Identity] = []
+        self.identities: list[ProducerIdentity] = []
         self.log: list[ProducerEffect] = []
 
     def step(self, happened: ProducerInput) -> list[ProducerEffect]:
@@ -237,7 +237,7 @@ def test_out_of_order_after_a_pending_batch_is_only_retried() -> None:
     script.later(100)
     script.answer(2, base_offset=0)
     assert script.sequences(2) == [("a", 0, 0), ("b", 0, 1)]
-    assert script.identities == [Identity(4000, 0)]
+    assert script.identities == [ProducerIdentity(4000, 0)]
 
 
 def test_lost_sequence_bumps_the_epoch_and_restarts_at_zero() -> None:
@@ -249,7 +249,7 @@ def test_lost_sequence_bumps_the_epoch_and_restarts_at_zero() -> None:
     script.answer(0, base_offset=0)
     script.answer(1, OUT_OF_ORDER)
     script.answer(2, OUT_OF_ORDER)
-    assert script.identities[-1] == Identity(4000, 1)
+    assert script.identities[-1] == ProducerIdentity(4000, 1)
     assert script.sequences(3) == [("b", 1, 0), ("c", 1, 1)]
 
 
@@ -263,7 +263,7 @@ def test_batch_is_not_renumbered_while_it_may_be_in_the_log() -> None:
     script.answer(1, OUT_OF_ORDER)
     script.lose(2)
     script.later(100)
-    assert script.identities == [Identity(4000, 0)]
+    assert script.identities == [ProducerIdentity(4000, 0)]
     assert script.sequences(3) == [("c", 0, 2)]
     script.answer(3, base_offset=1)
     assert script.sequences(4) == [("b", 1, 0)]

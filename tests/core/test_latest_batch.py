@@ -26,9 +26,9 @@ from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import (
     APPEND,
     SEQUENCES_BEHIND_MAX,
-    Append,
     CheckResult,
     Duplicate,
+    ProducerAppend,
     ProducerStatePolicy,
     UnknownProducer,
     snapshot_rows,
@@ -151,7 +151,7 @@ def test_range_wraps_around_the_end_of_the_sequences(
 
 
 def error_of(verdict: CheckResult) -> ErrorCode:
-    assert not isinstance(verdict, Append)
+    assert not isinstance(verdict, ProducerAppend)
     return verdict.error
 
 

@@ -21,6 +21,7 @@ from kraftsim.lease_pid.rules_broker import (
     Lease,
     LeasedPartition,
     LeasedProducerEntry,
+    LeaseRows,
     LiteralList,
     Lookup,
     Next,
@@ -29,7 +30,6 @@ from kraftsim.lease_pid.rules_broker import (
     Readings,
     RepairedList,
     Repeated,
-    Table,
     decide_lease,
     generation_after,
     id_of,
@@ -315,7 +315,7 @@ def test_corrected_list_keeps_no_producer_shorter_than_a_table(seed: int) -> Non
     contains every producer of the table.
     """
     random = Random(seed)
-    repaired, table, now_ms = RepairedList(), Table(), 0
+    repaired, table, now_ms = RepairedList(), LeaseRows(), 0
     for _ in range(200):
         now_ms += random.randint(0, 50)
         producer_id = random.randint(1, 60)

@@ -61,17 +61,17 @@ def what(effects: Sequence[do.DriverEffect]) -> list[str]:
     return [
         type(effect).__name__
         for effect in effects
-        if not isinstance(effect, do.EmitEvent | do.PollAfter)
+        if not isinstance(effect, do.EmitMigrationEvent | do.PollAfter)
     ]
 
 
 def until(state: DriverState, claim: Claim = FRESH, news: Published = NEWS) -> list[do.DriverEvent]:
     """Return the events of a successful migration up to a state."""
-    begun: list[do.DriverEvent] = [do.Recovered(claim), do.LeaderChanged(OWN, 2), news]
+    begun: list[do.DriverEvent] = [do.RecoveredMigration(claim), do.LeaderChanged(OWN, 2), news]
     steps: list[tuple[DriverState, list[do.DriverEvent]]] = [
         (S.UNINITIALIZED, []),
         (S.INACTIVE, begun),
-        (S.WAIT_FOR_CONTROLLER_QUORUM, [do.Recovered(claim)]),
+        (S.WAIT_FOR_CONTROLLER_QUORUM, [do.RecoveredMigration(claim)]),
         (S.WAIT_FOR_BROKERS, [do.Polled()]),
         (S.BECOME_CONTROLLER, [do.BrokersSeen(frozenset({1, 2}), frozenset({1}))]),
         (S.ZK_MIGRATION, [do.Claimed(TAKEN)]),
@@ -95,7 +95,7 @@ def until(state: DriverState, claim: Claim = FRESH, news: Published = NEWS) -> l
         (S.WAIT_FOR_BROKERS, ["LookForBrokers"]),
         (S.BECOME_CONTROLLER, ["ClaimController"]),
         (S.ZK_MIGRATION, ["CopyToLog"]),
-        (S.SYNC_KRAFT_TO_ZK, ["Sync"]),
+        (S.SYNC_KRAFT_TO_ZK, ["SyncZookeeper"]),
         (S.KRAFT_CONTROLLER_TO_BROKER_COMM, ["SendRpcsToBrokers"]),
         (S.DUAL_WRITE, []),
     ],
@@ -181,7 +181,7 @@ def test_new_leader_compares_everything_before_mirroring_changes() -> None:
         [*events, do.Claimed(replace(DONE, controller_epoch=5, controller_epoch_version=4))]
     )
     assert found.state is S.SYNC_KRAFT_TO_ZK
-    assert what(found.step(do.Polled())) == ["Sync"]
+    assert what(found.step(do.Polled())) == ["SyncZookeeper"]
 
 
 def test_migration_left_by_another_quorum_is_not_continued() -> None:
@@ -196,7 +196,9 @@ def test_migration_left_by_another_quorum_is_not_continued() -> None:
     ):
         found.step(news)
         (waits,) = [
-            effect.event for effect in found.step(do.Polled()) if isinstance(effect, do.EmitEvent)
+            effect.event
+            for effect in found.step(do.Polled())
+            if isinstance(effect, do.EmitMigrationEvent)
         ]
         assert isinstance(waits, MigrationWaits) and why in waits.reason
         assert found.state is S.WAIT_FOR_CONTROLLER_QUORUM
@@ -260,7 +262,7 @@ def test_image_older_than_the_znode_is_not_written() -> None:
     )
     assert what(found.step(do.Polled())) == []
     found.step(replace(news, offset=MIGRATED_UNTIL, migration_state=MIGRATION))
-    assert what(found.step(do.Polled())) == ["Sync"]
+    assert what(found.step(do.Polled())) == ["SyncZookeeper"]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ def test_dual_write_mirrors_changes_and_everything_after_a_failure() -> None:
     """The comparison finds what could not be written."""
     found = driver(until(S.DUAL_WRITE))
     assert found.step(replace(NEWS, offset=501)) == [do.Mirror(found.claim, is_snapshot=False)]
-    found.step(do.Failed("CONNECTION_LOSS"))
+    found.step(do.MigrationFailed("CONNECTION_LOSS"))
     assert found.step(do.Polled())[0] == do.Mirror(found.claim, is_snapshot=True)
     assert found.step(replace(NEWS, offset=502)) == [do.Mirror(found.claim, is_snapshot=True)]
     found.step(do.InStep(found.claim))
@@ -331,11 +333,11 @@ def test_poll_interval_backs_off_until_an_event() -> None:
 
 def test_failed_read_of_the_znode_is_retried() -> None:
     """A leader that cannot reach ZooKeeper starts when it is available again."""
-    found = driver([do.Recovered(FRESH), do.LeaderChanged(OWN, 2)])
+    found = driver([do.RecoveredMigration(FRESH), do.LeaderChanged(OWN, 2)])
     assert what(found.step(do.Polled())) == ["Recover"]
-    found.step(do.Failed("CONNECTION_LOSS"))
+    found.step(do.MigrationFailed("CONNECTION_LOSS"))
     assert what(found.step(do.Polled())) == ["Recover"]
-    found.step(do.Recovered(FRESH))
+    found.step(do.RecoveredMigration(FRESH))
     assert (
         found.state,
         found.claim.znode.kraft_controller_id,
@@ -358,13 +360,13 @@ def test_random_events_follow_the_transition_table(seed: int) -> None:
             migration_state=random.choice([NONE, PRE_MIGRATION, MIGRATION, PRE_MIGRATION]),
         )
         some: list[do.DriverEvent] = [
-            do.Recovered(claim),
+            do.RecoveredMigration(claim),
             do.Claimed(claim),
             do.Copied(claim),
             do.InStep(claim),
             do.BrokersInformed(),
             news,
-            do.Failed("x"),
+            do.MigrationFailed("x"),
         ]
         some += [
             do.Polled(),

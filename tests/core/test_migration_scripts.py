@@ -61,7 +61,7 @@ class ScriptDriver:
             )
         elif found:
             self.claim = self.claim.in_step(int(found[0]), int(found[1]))
-        return self.driver.step(do.Recovered(self.claim))
+        return self.driver.step(do.RecoveredMigration(self.claim))
 
     def do_news(self, offset: str, epoch: str, state: str, *more: str) -> list[do.DriverEffect]:
         """What is committed: `brokers N...` are registered and migrating; `snapshot`; `same`: no
@@ -105,7 +105,7 @@ class ScriptDriver:
         return self.driver.step(do.BrokersInformed())
 
     def do_fails(self, *why: str) -> list[do.DriverEffect]:
-        return self.driver.step(do.Failed(" ".join(why)))
+        return self.driver.step(do.MigrationFailed(" ".join(why)))
 
     def _line(self, effect: do.DriverEffect) -> str:
         match effect:
@@ -119,7 +119,7 @@ class ScriptDriver:
                 return f"claim /controller in epoch {claim.znode.kraft_controller_epoch}"
             case do.CopyToLog():
                 return "copy all to the log"
-            case do.Sync(claim):
+            case do.SyncZookeeper(claim):
                 return f"compare all, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
             case do.SendRpcsToBrokers():
                 return "send full metadata to brokers"
@@ -128,9 +128,9 @@ class ScriptDriver:
                     f"write {'everything' if is_snapshot else 'what changed'}, ZooKeeper is at "
                     f"{claim.znode.kraft_metadata_offset}"
                 )
-            case do.EmitEvent(MigrationDriverMoved() as moved):
+            case do.EmitMigrationEvent(MigrationDriverMoved() as moved):
                 return f"is {moved.to_state}"
-            case do.EmitEvent(MigrationWaits() as waits):
+            case do.EmitMigrationEvent(MigrationWaits() as waits):
                 return f"waits: {waits.reason}"
             case _:
                 raise AssertionError(effect)

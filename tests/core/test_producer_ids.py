@@ -8,12 +8,12 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
 from kraftsim.producer_ids.rules_block_clients import (
-    Complete,
+    CompleteRequest,
     PrefetchingBlockClient,
     ProducerIdSource,
     SendAllocate,
-    Waiting,
     WaitingBlockClient,
+    WaitingRequest,
     WakeAt,
     ZnodeBlockClient,
 )
@@ -155,7 +155,7 @@ class Broker:
         match result:
             case int():
                 self.handed_out.append(result)
-            case Waiting(waiter):
+            case WaitingRequest(waiter):
                 self.waiters.append(waiter)
 
     def carry_out(self) -> None:
@@ -164,7 +164,7 @@ class Broker:
                 case SendAllocate():
                     assert not self.is_asking, "one request at a time"
                     self.is_asking = True
-                case Complete(waiter, result):
+                case CompleteRequest(waiter, result):
                     assert self.waiters.pop(0) == waiter, "first come, first served"
                     self.take(result)
                 case WakeAt():
@@ -275,11 +275,13 @@ def test_all_waiting_requests_fail_if_the_znode_cannot_be_set() -> None:
     assert broker.is_asking and len(broker.waiters) == 2
     broker.source.on_response(ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0)
     results = [
-        effect.result for effect in broker.source.take_effects() if isinstance(effect, Complete)
+        effect.result
+        for effect in broker.source.take_effects()
+        if isinstance(effect, CompleteRequest)
     ]
     assert [each.error for each in results if isinstance(each, Refusal)] == [
         ErrorCode.UNKNOWN_SERVER_ERROR
     ] * 2
-    assert isinstance(broker.source.claim(0), Waiting) and broker.source.take_effects() == [
+    assert isinstance(broker.source.claim(0), WaitingRequest) and broker.source.take_effects() == [
         SendAllocate(1)
     ]

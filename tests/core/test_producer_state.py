@@ -13,9 +13,9 @@ from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import (
     APPEND,
     DAY_MS,
-    Append,
     CheckResult,
     Duplicate,
+    ProducerAppend,
     ProducerStatePolicy,
     UnknownProducer,
 )
@@ -94,7 +94,7 @@ def test_no_batch_overtakes_one_awaiting_verification(
     asked: tuple[int, int, bool],
     epoch: int,
     first: int,
-    verdict: Append | Refusal,
+    verdict: ProducerAppend | Refusal,
 ) -> None:
     """The lowest sequence of those being verified comes first (KAFKA-14920)."""
     state = manager(*(() if before is None else (make_batch(*before, epoch=3),)))

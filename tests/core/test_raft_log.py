@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.raft.rules_log import Diverging, LogEnd, RaftLog, SnapshotId
+from kraftsim.raft.rules_log import DivergingEpoch, LogEnd, RaftLog, SnapshotId
 
 
 class Plain:
@@ -24,13 +24,13 @@ class Plain:
     def end(self) -> LogEnd:
         return LogEnd(self.epochs[-1] if self.epochs else 0, len(self.epochs))
 
-    def end_of_epoch(self, epoch: int) -> Diverging:
+    def end_of_epoch(self, epoch: int) -> DivergingEpoch:
         """The highest epoch of a present record that is not above the requested one, and its end
         offset.
         """
         held = list(enumerate(self.epochs))[self.start_offset :]
         below = [(each, offset + 1) for offset, each in held if each <= epoch]
-        return Diverging(*max(below))
+        return DivergingEpoch(*max(below))
 
 
 class History:

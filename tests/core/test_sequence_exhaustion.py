@@ -16,7 +16,6 @@ import pytest
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
-    Identity,
     IdentityTaken,
     MetadataArrived,
     OutgoingBatch,
@@ -25,6 +24,7 @@ from kraftsim.clients.rules_producer_steps import (
     ProduceAnswered,
     ProducerEffect,
     ProducerIdArrived,
+    ProducerIdentity,
     ProducerSettings,
     RecordGiven,
     SendProduce,
@@ -45,19 +45,19 @@ from kraftsim.clients.rules_transaction_steps import (
     FindCoordinator,
     InitAsked,
     InitProducerId,
-    Outcome,
     ProducerState,
     SendQuestion,
     TransactionalEffect,
     TransactionalInput,
     TransactionalSettings,
+    TransactionOutcome,
     TransactionSettled,
 )
 from kraftsim.producer_state.rules_entries import (
     APPEND,
     LAST_SEQUENCE,
-    Append,
     CheckResult,
+    ProducerAppend,
     ProducerStatePolicy,
     UnknownProducer,
 )
@@ -101,7 +101,7 @@ class Leader:
         )
         verdict = state.check(batch)
         self.batches.append(batch)
-        if not isinstance(verdict, Append):
+        if not isinstance(verdict, ProducerAppend):
             self.errors[verdict.error] += 1
             return PartitionAnswer(where=sent.where, error_code=verdict.error, base_offset=-1)
         state.apply(batch, len(self.taken))
@@ -121,7 +121,7 @@ class ProducerHarness:
         first_sequence: int = 0,
     ) -> None:
         self.leader = Leader()
-        self.identities: list[Identity] = []
+        self.identities: list[ProducerIdentity] = []
         self.places = [TopicPartition("t", number) for number in range(partitions)]
         self.producer = rules(
             replace(
@@ -232,8 +232,8 @@ class Transactions:
             TransactionalSettings(transactional_id="x", producer=producer)
         )
         self.leader = Leader()
-        self.identity = Identity(4000, -1)
-        self.outcomes: list[Outcome] = []
+        self.identity = ProducerIdentity(4000, -1)
+        self.outcomes: list[TransactionOutcome] = []
         self.step(InitAsked())
 
     def step(self, happened: TransactionalInput) -> None:
@@ -245,7 +245,7 @@ class Transactions:
             case FindCoordinator(kind=kind):
                 self.step(CoordinatorFound(kind=kind, broker_id=1))
             case SendQuestion(question=InitProducerId()):
-                self.identity = Identity(
+                self.identity = ProducerIdentity(
                     self.identity.producer_id, self.identity.producer_epoch + 1
                 )
                 self.step(Answered(error_code=ErrorCode.NONE, identity=self.identity))
@@ -278,7 +278,12 @@ def test_only_the_transaction_that_crosses_the_end_is_aborted(figures: Figures) 
     work = Transactions(first_sequence=LAST_SEQUENCE - 9)
     for _ in range(6):
         work.copy(4)
-    assert work.outcomes == [Outcome.COMMITTED] * 2 + [Outcome.ABORTED] + [Outcome.COMMITTED] * 3
+    assert (
+        work.outcomes
+        == [TransactionOutcome.COMMITTED] * 2
+        + [TransactionOutcome.ABORTED]
+        + [TransactionOutcome.COMMITTED] * 3
+    )
     assert not work.leader.errors
     assert [(each.producer_epoch, each.base_sequence) for each in work.leader.batches][8:12] == [
         (0, LAST_SEQUENCE - 1),
@@ -286,7 +291,9 @@ def test_only_the_transaction_that_crosses_the_end_is_aborted(figures: Figures) 
         (1, 0),
         (1, 1),
     ]
-    figures(transactions=len(work.outcomes), aborted=work.outcomes.count(Outcome.ABORTED))
+    figures(
+        transactions=len(work.outcomes), aborted=work.outcomes.count(TransactionOutcome.ABORTED)
+    )
 
 
 def test_producer_without_the_next_epoch_wraps_and_all_leaders_accept_it(figures: Figures) -> None:

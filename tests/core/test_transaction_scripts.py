@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kraftsim.clients.rules_producer_steps import (
-    Identity,
     IdentityTaken,
     MetadataArrived,
     OutgoingRecord,
     PartitionAnswer,
     ProduceAnswered,
     ProduceLost,
+    ProducerIdentity,
     ProducerSettings,
     RecordDelivered,
     RecordGiven,
@@ -131,7 +131,7 @@ class ProducerDriver:
 
     def do_ok(self, *identity: str) -> list[TransactionalEffect]:
         """Success, for every partition; with a producer id and an epoch if given."""
-        identified = Identity(int(identity[0]), int(identity[1])) if identity else None
+        identified = ProducerIdentity(int(identity[0]), int(identity[1])) if identity else None
         return self._step(Answered(error_code=ErrorCode.NONE, identity=identified))
 
     def do_refuse(self, error: str) -> list[TransactionalEffect]:

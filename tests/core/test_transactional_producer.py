@@ -3,12 +3,12 @@
 import pytest
 
 from kraftsim.clients.rules_producer_steps import (
-    Identity,
     IdentityTaken,
     MetadataArrived,
     OutgoingRecord,
     PartitionAnswer,
     ProduceAnswered,
+    ProducerIdentity,
     ProducerSettings,
     RecordGiven,
     RecordGivenUp,
@@ -32,7 +32,6 @@ from kraftsim.clients.rules_transaction_steps import (
     InitAsked,
     InitProducerId,
     OffsetsGiven,
-    Outcome,
     ProducerState,
     Question,
     QuestionLost,
@@ -40,6 +39,7 @@ from kraftsim.clients.rules_transaction_steps import (
     TransactionalEffect,
     TransactionalInput,
     TransactionalSettings,
+    TransactionOutcome,
     TransactionSettled,
 )
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
@@ -48,7 +48,7 @@ from tools.claims.recording import Figures
 
 HERE = TopicPartition("t", 0)
 BROKER, COORDINATOR, GROUPS = 1, 2, 3
-FIRST = Identity(4000, 0)
+FIRST = ProducerIdentity(4000, 0)
 GROUP = GroupIdentity("g", 3, "m")
 
 
@@ -66,7 +66,7 @@ class Script:
         self.sent: list[SendProduce] = []
         self.settled: list[TransactionSettled] = []
         self.given_up: list[RecordGivenUp] = []
-        self.identities: list[Identity] = []
+        self.identities: list[ProducerIdentity] = []
         self.finds: list[CoordinatorKind] = []
 
     def step(self, happened: TransactionalInput) -> list[TransactionalEffect]:
@@ -111,7 +111,9 @@ class Script:
     def give(self, key: str) -> None:
         self.step(RecordGiven(OutgoingRecord(where=HERE, key=key, value=b"v", timestamp_ms=0)))
 
-    def say(self, error: ErrorCode = ErrorCode.NONE, identity: Identity | None = None) -> None:
+    def say(
+        self, error: ErrorCode = ErrorCode.NONE, identity: ProducerIdentity | None = None
+    ) -> None:
         """Answer the request in flight; every partition gets the same result."""
         question = self.asked[-1]
         if isinstance(question, AddPartitions):
@@ -201,12 +203,12 @@ def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch() -> None:
     script = Script(transaction_version=2).begun()
     assert script.kinds == ["InitProducerId"]
     script.step(CommitAsked())
-    script.say(identity=Identity(4000, 1))
+    script.say(identity=ProducerIdentity(4000, 1))
     assert script.rules.state is ProducerState.READY
     script.step(BeginAsked())
     script.give("b")
     assert [(batch.identity, batch.base_sequence) for batch in script.sent[-1].batches] == [
-        (Identity(4000, 1), 0)
+        (ProducerIdentity(4000, 1), 0)
     ]
 
 
@@ -218,7 +220,7 @@ def test_commit_waits_for_its_records_and_sequences_continue() -> None:
     script.produced()
     assert script.asked[-1] == EndTransaction(transactional_id="id", identity=FIRST, is_commit=True)
     script.say()
-    assert [each.outcome for each in script.settled] == [Outcome.COMMITTED]
+    assert [each.outcome for each in script.settled] == [TransactionOutcome.COMMITTED]
     script.step(BeginAsked())
     script.give("c")
     script.say()
@@ -251,7 +253,7 @@ def test_transaction_without_requests_ends_without_end_txn() -> None:
     script = Script().ready()
     script.step(BeginAsked())
     script.step(CommitAsked())
-    assert [each.outcome for each in script.settled] == [Outcome.COMMITTED]
+    assert [each.outcome for each in script.settled] == [TransactionOutcome.COMMITTED]
     assert script.kinds == ["InitProducerId"]
 
 
@@ -296,7 +298,7 @@ def test_fenced_member_aborts_and_continues(error: ErrorCode, figures: Figures) 
     script.step(AbortAsked())
     script.say()
     assert state_of(script) is ProducerState.READY
-    assert [each.outcome for each in script.settled] == [Outcome.ABORTED]
+    assert [each.outcome for each in script.settled] == [TransactionOutcome.ABORTED]
     figures(state_after_abort=script.rules.state.name)
 
 
@@ -318,10 +320,10 @@ def test_lost_sequence_aborts_the_transaction_and_bumps_the_epoch() -> None:
     assert script.asked[-1] == InitProducerId(
         transactional_id="id", transaction_timeout_ms=60_000, identity=FIRST
     )
-    script.say(identity=Identity(4000, 1))
+    script.say(identity=ProducerIdentity(4000, 1))
     assert state_of(script) is ProducerState.READY and script.identities == [
         FIRST,
-        Identity(4000, 1),
+        ProducerIdentity(4000, 1),
     ]
 
 
@@ -336,7 +338,7 @@ def test_invalid_producer_epoch_is_resolved_at_the_coordinator() -> None:
     script.step(AbortAsked())
     script.say(ErrorCode.PRODUCER_FENCED)
     assert state_of(script) is ProducerState.FATAL_ERROR
-    assert [each.outcome for each in script.settled] == [Outcome.UNKNOWN]
+    assert [each.outcome for each in script.settled] == [TransactionOutcome.UNKNOWN]
 
 
 def test_lost_request_is_retried_at_the_current_coordinator() -> None:

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kraftsim.inspect.dissection import TAGS, Dissector, Unreadable
-from kraftsim.inspect.frames import Asked, dissect_request, dissect_response
+from kraftsim.inspect.frames import AskedFrame, dissect_request, dissect_response
 from kraftsim.inspect.parts import Part, walk
 from protocol.codec.message_codec import compiled
 from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
@@ -188,7 +188,9 @@ def test_an_unsupported_version_api_versions_response_is_read_as_version_0(
     body = ApiVersionsResponse(
         error_code=error_code, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)]
     )
-    frame = dissect_response(b"".join(response_chunks(18, read_as, 5, body)), Asked(18, version), 4)
+    frame = dissect_response(
+        b"".join(response_chunks(18, read_as, 5, body)), AskedFrame(18, version), 4
+    )
     assert (frame.body_version, frame.correlation_id, frame.tree.troubles) == (read_as, 5, [])
 
 

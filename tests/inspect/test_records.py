@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.inspect.lone import Hint, dissect_lone
-from kraftsim.inspect.parts import Part, Trouble, walk
+from kraftsim.inspect.parts import DecodeTrouble, Part, walk
 from kraftsim.inspect.records import dissect_batches
 from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record as build_coordinator_record
@@ -51,7 +51,7 @@ def test_records_match_those_of_the_batch_view(
     codec: Compression, append_timestamp: int | None
 ) -> None:
     content = b"before" + build_batch(RECORDS, compression=codec, append_timestamp=append_timestamp)
-    troubles: list[Trouble] = []
+    troubles: list[DecodeTrouble] = []
     (batch,) = dissect_batches(content, 6, len(content), "", troubles)
     (view,) = split_batches(content[6:])
     assert not troubles and records_of(batch) == [tuple(record) for record in view.records()]

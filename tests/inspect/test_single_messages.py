@@ -2,10 +2,10 @@
 
 import pytest
 
-from kraftsim.inspect.frames import Asked
+from kraftsim.inspect.frames import AskedFrame
 from kraftsim.inspect.hex_text import NotHex, bytes_of_hex, is_hex_text
 from kraftsim.inspect.hexdump import hexdump
-from kraftsim.inspect.lone import Found, Hint, dissect_lone
+from kraftsim.inspect.lone import FoundFrame, Hint, dissect_lone
 from protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker
 from protocol.requests import response_chunks
 from tests.inspect.conversations import BATCH, EXCHANGES, frames
@@ -73,7 +73,7 @@ def test_a_hexdump_marks_a_byte_in_its_context() -> None:
     assert lines[mark - 1][column : column + 2] == "64" and "byte 100" in lines[mark]
 
 
-def lone(content: bytes, hint: Hint | Asked = Hint.NOTHING) -> list[Found]:
+def lone(content: bytes, hint: Hint | AskedFrame = Hint.NOTHING) -> list[FoundFrame]:
     return list(dissect_lone(content, hint))
 
 
@@ -99,7 +99,7 @@ def test_a_response_that_only_one_api_can_have_sent_is_guessed() -> None:
     (found,) = lone(content)
     assert found.frame is not None and (found.frame.api_key, found.frame.tree.troubles) == (3, [])
     assert found.said == "a response to Metadata v8: nothing else fits"
-    (as_given,) = lone(content, Asked(3, 8))
+    (as_given,) = lone(content, AskedFrame(3, 8))
     assert as_given.frame is not None and (as_given.frame.api_version, as_given.said) == (8, "")
 
 

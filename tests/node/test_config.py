@@ -7,7 +7,7 @@ import pytest
 from kraftsim.metadata.rules_config_releases import all_broker_settings
 from kraftsim.server.config import NodeConfig, unknown_keys
 from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.endpoints import Endpoint, Voter
+from kraftsim.server.endpoints import ListenerEndpoint, VoterAddress
 from kraftsim.server.security.listener_settings import listener_keys
 from kraftsim.server.settings_in_effect import keys_without_effect
 
@@ -58,13 +58,16 @@ def test_addresses_and_names_are_derived_as_in_kafka() -> None:
             "listener.security.protocol.map": EXTERNAL_MAP,
         }
     )
-    assert config.listeners == (Endpoint("PLAINTEXT", "", 9092), Endpoint("EXTERNAL", "::1", 9093))
+    assert config.listeners == (
+        ListenerEndpoint("PLAINTEXT", "", 9092),
+        ListenerEndpoint("EXTERNAL", "::1", 9093),
+    )
     assert config.advertised_listeners == (
-        Endpoint("PLAINTEXT", "127.0.0.1", 9092),
-        Endpoint("EXTERNAL", "::1", 9093),
+        ListenerEndpoint("PLAINTEXT", "127.0.0.1", 9092),
+        ListenerEndpoint("EXTERNAL", "::1", 9093),
     )
     assert config.inter_broker_listener_name == "PLAINTEXT"
-    assert config.controller_quorum_voters == (Voter(101, "127.0.0.1", 9192),)
+    assert config.controller_quorum_voters == (VoterAddress(101, "127.0.0.1", 9192),)
     assert config.node_name == "broker-1"
     assert NodeConfig.parse(CONTROLLER).is_controller
 

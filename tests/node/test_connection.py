@@ -15,7 +15,7 @@ from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Deferred, Handler
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.dispatch import Dispatcher
-from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeFailed
 from kraftsim.server.events_connections import (
     ConnectionClosed,
@@ -512,6 +512,6 @@ async def test_port_in_use_is_one_clear_line(server: Server) -> None:
         ListenerError, match=f"listeners: cannot listen on B://127.0.0.1:{taken}: .*in use"
     ):
         await listeners.open(
-            [Endpoint("A", "127.0.0.1", 0), Endpoint("B", "127.0.0.1", taken)],
+            [ListenerEndpoint("A", "127.0.0.1", 0), ListenerEndpoint("B", "127.0.0.1", taken)],
             None,  # type: ignore[arg-type]
         )

@@ -27,7 +27,7 @@ from kraftsim.server import controller as controller_module
 from kraftsim.server import dispatch, large_requests, slices
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.outbound import PeerConnection
-from kraftsim.server.security.rights import Asked, Guard, GuardTable
+from kraftsim.server.security.rights import AskedRights, Guard, GuardTable
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated.host import current_process
 from kraftsim.world.simulated.loop import VirtualLoop
@@ -174,7 +174,7 @@ def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRight
         return (
             handler.handle(node, call)
             if guard is None
-            else guard(Asked(node, call, handler, rights))  # type: ignore[arg-type]
+            else guard(AskedRights(node, call, handler, rights))  # type: ignore[arg-type]
         )
 
     return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)

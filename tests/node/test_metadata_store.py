@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.raft.metadata_store import MetadataStore, Recovered
+from kraftsim.raft.metadata_store import MetadataStore, RecoveredStore
 from kraftsim.raft.rules_log import SnapshotId, VoterSet
 from kraftsim.raft.snapshot_files import (
     DamagedSnapshot,
@@ -202,7 +202,7 @@ class Replica:
     # Expected contents
     # ----------------------------------------------------------------------------------------------
 
-    def take_up(self, found: Recovered) -> None:
+    def take_up(self, found: RecoveredStore) -> None:
         """Compare the restored state with the expected one, and continue with it."""
         latest = self._check_snapshots(found)
         assert found.quorum_state in self.votes, "a vote is lost, or was never granted"
@@ -233,7 +233,7 @@ class Replica:
         self.flushed = log.end_offset
         self.epoch = max(self.epoch, log.last_epoch)
 
-    def _check_snapshots(self, found: Recovered) -> SnapshotId | None:
+    def _check_snapshots(self, found: RecoveredStore) -> SnapshotId | None:
         """Finished snapshots are there and readable, unless the log begins behind them; one that
         was being written may be there.
         """

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 
 from kraftsim.clients.producer_requests import request_of
-from kraftsim.clients.rules_producer_steps import Identity, ProducerSettings
+from kraftsim.clients.rules_producer_steps import ProducerIdentity, ProducerSettings
 from kraftsim.clients.rules_producer_variants import (
     EndingQueue,
     EndingSender,
@@ -112,7 +112,9 @@ class ReleaseResult:
         for number in range(3):
             self.outcomes.append(await _copy(first, str(number)))
             self.epochs.append(first.next_identity.producer_epoch - 1)
-        identity = Identity(first.next_identity.producer_id, first.next_identity.producer_epoch - 1)
+        identity = ProducerIdentity(
+            first.next_identity.producer_id, first.next_identity.producer_epoch - 1
+        )
         await successor.init()
         connection = await first.connections.to_any()
         version = connection.version_for(ApiKey.INIT_PRODUCER_ID)

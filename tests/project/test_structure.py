@@ -51,8 +51,8 @@ def test_circles_are_the_sets_of_files_that_reach_each_other(graph: dict[str, li
 
 def test_the_figures_are_those_of_the_files_given() -> None:
     rows = measures(
-        {"kraftsim/a.py": "class A:\n    x = 1\n", "protocol/b.py": "class A: ...\n"},
-        [["kraftsim/a.py", "protocol/b.py"]],
+        {"kraftsim/a.py": "class A:\n    x = 1\n", "scenarios/b.py": "class A: ...\n"},
+        [["kraftsim/a.py", "scenarios/b.py"]],
     )
     assert (
         rows["product files"] == 2 and rows["public class names with more than one definition"] == 1

@@ -17,7 +17,7 @@ from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.campaign.campaign_job import Terms
 from kraftsim.lab.campaign.identity import IdentityResult, check_identity
-from kraftsim.lab.campaign.sweep import Progress, campaign, sweep
+from kraftsim.lab.campaign.sweep import SweepProgress, campaign, sweep
 from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
@@ -234,7 +234,7 @@ def test_options_without_effect_on_a_comparison_are_rejected(option: list[str]) 
 
 def test_progress_line_has_rate_remaining_time_and_findings() -> None:
     """One human-readable line while it runs."""
-    progress = Progress(
+    progress = SweepProgress(
         total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)}
     )
     assert line(progress, 10.0) == "30/100 seeds, 2.0/s, 2.00 per CPU second, 0:35 left, 1 violated"

@@ -16,12 +16,12 @@ from kraftsim.lab.campaign.comparison import (
     write_report,
 )
 from kraftsim.lab.comparison.outcome import LogCount, count_logs, longest_silence_ms
-from kraftsim.lab.comparison.plan import Mishap, MishapKind, Plan
+from kraftsim.lab.comparison.plan import ComparisonPlan, Mishap, MishapKind
 from kraftsim.lab.comparison.run import plan_of, run
 from kraftsim.lab.comparison.systems import SYSTEMS, System, system_named
 
-QUIET = Plan(seed=1, mishaps=(), records_each=20)
-ZOMBIE = Plan(
+QUIET = ComparisonPlan(seed=1, mishaps=(), records_each=20)
+ZOMBIE = ComparisonPlan(
     seed=2,
     mishaps=(
         Mishap(kind=MishapKind.PAUSE, target=1, at_ms=300, duration_ms=500),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.lab.explore.probe import Finding, probe
+from kraftsim.lab.explore.probe import ProbeFinding, probe
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.shrink import Shrunken, chosen_finding, shrink
 from kraftsim.lab.faults.fault import Fault
@@ -38,7 +38,7 @@ class Case:
 
     bug: str
     request: RunRequest
-    finding: Finding
+    finding: ProbeFinding
 
 
 def many_faults(name: str, seed: int, count: int) -> tuple[Fault, ...]:

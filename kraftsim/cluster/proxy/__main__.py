@@ -17,12 +17,12 @@ import uvloop
 
 from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.proxy.control import ProxyControlServer
-from kraftsim.cluster.proxy.control_messages import Plan, ProxyState
+from kraftsim.cluster.proxy.control_messages import ProxyPlan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy
 from kraftsim.server.unhandled_errors import report_unhandled_errors
 
 
-async def _run(plan: Plan, state_file: Path) -> int:
+async def _run(plan: ProxyPlan, state_file: Path) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -67,7 +67,7 @@ class _Lifeline(asyncio.Protocol):
 
 def main() -> int:
     """Read the plan and serve."""
-    plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Plan)
+    plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ProxyPlan)
     return uvloop.run(_run(plan, Path(sys.argv[2])))
 
 

@@ -14,9 +14,9 @@ from kraftsim.cluster.proxy.control_messages import (
     ANSWERED,
     GIVEN_UP,
     Answer,
+    ControlEnvelope,
     Cut,
     Decide,
-    Envelope,
     Follow,
     FrameHeld,
     FrameReport,
@@ -68,7 +68,7 @@ class ProxyControlServer:
             if not is_same_secret((await reader.readline()).decode().strip(), self._secret):
                 return
             while line := await reader.readline():
-                envelope = msgspec.json.decode(line, type=Envelope)
+                envelope = msgspec.json.decode(line, type=ControlEnvelope)
                 try:
                     report(self._proxy.carry_out(envelope.id, envelope.order, report))
                 except NotDone as error:
@@ -233,7 +233,7 @@ class ProxyClient:
             raise ProxyLost("the proxy has ended")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
-        self._writer.write(msgspec.json.encode(Envelope(id=number, order=order)) + b"\n")
+        self._writer.write(msgspec.json.encode(ControlEnvelope(id=number, order=order)) + b"\n")
         got = await answer
         if got.trouble is not None:
             raise ProxyLost(got.trouble)

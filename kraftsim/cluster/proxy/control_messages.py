@@ -30,7 +30,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     speaks_kafka: bool = True
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of the proxy.
 
     Frames are parsed only with `follows_frames`: it costs a look at each of them.
@@ -124,7 +124,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
 Order = Impose | Lift | LiftAll | Cut | Halve | Follow | Unwatch | Decide
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+class ControlEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     """A request with a number that the sender chooses, which identifies its answer."""
 
     id: int

@@ -28,7 +28,7 @@ one.
 """
 
 
-class Owner(Protocol):
+class FlowOwner(Protocol):
     """The connection that a flow is one direction of."""
 
     number: int
@@ -70,7 +70,7 @@ class Flow:
     )
 
     def __init__(
-        self, owner: Owner, link: LinkState, loop: asyncio.AbstractEventLoop, random: "Random"
+        self, owner: FlowOwner, link: LinkState, loop: asyncio.AbstractEventLoop, random: "Random"
     ) -> None:
         self._owner = owner
         self._loop = loop

@@ -9,7 +9,7 @@ Source: Kafka protocol guide, "Common Request and Response Structure".
 import struct
 from collections.abc import Callable
 
-from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
+from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, WaitingFrame
 
 REQUEST_HEAD = struct.Struct(">ihhi")
 """size, API key, API version, correlation id"""
@@ -18,7 +18,7 @@ RESPONSE_HEAD = struct.Struct(">ii")
 SIZE_FIELD_BYTES = 4
 FRAME_MAX_BYTES = 100 * 1024 * 1024
 ASKED_MAX = 10_000
-OnDue = Callable[[Frame, Waiting], None]
+OnDue = Callable[[Frame, WaitingFrame], None]
 
 
 class FrameStream:
@@ -81,7 +81,7 @@ class FrameStream:
         self._decided = False
         """Whether the frame at the front of the kept bytes was parsed already."""
         self._frame: Frame | None = None
-        self._due_after: list[Waiting] = []
+        self._due_after: list[WaitingFrame] = []
         self.is_under_way = False
         """Whether the held bytes count as sent, and are only late: they arrive even if the sender
         is gone.

@@ -24,7 +24,7 @@ class Frame:
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class WaitingFrame:
     """A watch that has not matched yet, and its callback."""
 
     number: int
@@ -38,14 +38,14 @@ class FrameWatches:
 
     def __init__(self, node_names: frozenset[str]) -> None:
         self._node_names = node_names
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, WaitingFrame] = {}
         self._next_number = 1
 
     def add(self, watch: Watch, notify: Notify) -> int:
         """Add a watch; return its number."""
         number = self._next_number
         self._next_number += 1
-        self._waiting[number] = Waiting(number, watch, watch.nth, notify)
+        self._waiting[number] = WaitingFrame(number, watch, watch.nth, notify)
         return number
 
     def remove(self, number: int) -> None:
@@ -57,7 +57,7 @@ class FrameWatches:
         for number in [number for number, each in self._waiting.items() if each.tell == notify]:
             del self._waiting[number]
 
-    def due(self, frame: Frame) -> list[Waiting]:
+    def due(self, frame: Frame) -> list[WaitingFrame]:
         """Count a frame; remove and return the watches that it matches."""
         due = []
         for waiting in self._waiting.values():

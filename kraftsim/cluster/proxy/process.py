@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.proxy.control_messages import Plan, Post, ProxyState
+from kraftsim.cluster.proxy.control_messages import Post, ProxyPlan, ProxyState
 from kraftsim.cluster.spec import ClusterSpec, Role
 from kraftsim.world.real.clock import RealClock
 
@@ -24,7 +24,7 @@ class ProxyFailed(RuntimeError):
     """The proxy did not start; one line with the reason."""
 
 
-def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
+def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> ProxyPlan:
     """Return the configuration of the proxy of a cluster."""
     posts = tuple(
         Post(
@@ -39,7 +39,7 @@ def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
         )
         for node in spec.nodes()
     )
-    return Plan(posts=posts, seed=spec.seed, follows_frames=follows_frames)
+    return ProxyPlan(posts=posts, seed=spec.seed, follows_frames=follows_frames)
 
 
 class ProxyProcess:
@@ -48,7 +48,7 @@ class ProxyProcess:
     It ends with its parent, however that ends: its standard input is a pipe from it.
     """
 
-    def __init__(self, plan: Plan, directory: RunDirectory) -> None:
+    def __init__(self, plan: ProxyPlan, directory: RunDirectory) -> None:
         self._plan = plan
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None

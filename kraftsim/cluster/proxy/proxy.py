@@ -22,12 +22,12 @@ from kraftsim.cluster.proxy.control_messages import (
     LiftAll,
     Notify,
     Order,
-    Plan,
     Post,
+    ProxyPlan,
     Unwatch,
 )
 from kraftsim.cluster.proxy.flow import Flow
-from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
+from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, WaitingFrame
 from kraftsim.cluster.proxy.relay import Relay
 from kraftsim.lab.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
 from kraftsim.world.random_streams import stream
@@ -81,7 +81,7 @@ class Halved:
 class Proxy:
     """The state of one proxy process."""
 
-    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, plan: ProxyPlan, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.random = stream(plan.seed, "proxy", 1, "jitter")
         self.follows_frames = plan.follows_frames
@@ -153,7 +153,7 @@ class Proxy:
             if hold.connection == connection:
                 hold.tell(FrameReport(hold=number, what=GIVEN_UP))
 
-    def hold(self, post: Post, flow: Flow, frame: Frame, waiting: Waiting) -> None:
+    def hold(self, post: Post, flow: Flow, frame: Frame, waiting: WaitingFrame) -> None:
         """A frame is held: notify the client whose watch it matched."""
         number = self._next_hold
         self._next_hold += 1
@@ -318,7 +318,7 @@ class Proxy:
                 )
 
 
-def _client_ids(plan: Plan) -> dict[str, str]:
+def _client_ids(plan: ProxyPlan) -> dict[str, str]:
     """The client ids of nodes without an address of their own: as replicas of the quorum, and
     towards controllers.
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kraftsim.conformance.expect import Unmet, error_name
 from kraftsim.conformance.group_client import GroupClient
 from kraftsim.conformance.peer import Peer
-from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
@@ -37,7 +37,7 @@ class Producer:
 
 
 @dataclass(slots=True)
-class Member:
+class ProbeMember:
     """The state of one group member."""
 
     member_id: str = ""
@@ -46,22 +46,22 @@ class Member:
 
 
 @dataclass(slots=True)
-class Conversation:
+class ProbeConversation:
     """The state that the steps of a probe share."""
 
     target: Target
     peer: Peer
     word: str
     producers: dict[str, Producer] = field(default_factory=dict)
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ProbeMember] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
     at_end: list[Callable[[], object]] = field(default_factory=list)
     """What is undone after the conversation, so that the next one finds the node unchanged."""
-    _topic: Topic | None = None
+    _topic: TargetTopic | None = None
     _group: GroupClient | None = None
 
     @classmethod
-    def begin(cls, target: Target) -> "Conversation":
+    def begin(cls, target: Target) -> "ProbeConversation":
         """Start a conversation with its own names."""
         return cls(target, target.peer(), target.fresh_name("probe"))
 
@@ -89,11 +89,11 @@ class Conversation:
                 ) = NOBODYS_ID, 0
         return self.producers[client_name]
 
-    def member(self, client_name: str) -> Member:
+    def member(self, client_name: str) -> ProbeMember:
         """Return a member by its short name; one that never joined has an id unknown to the
         group.
         """
-        return self.members.get(client_name) or Member(
+        return self.members.get(client_name) or ProbeMember(
             member_id=f"{self.word}-{client_name}" if client_name else ""
         )
 
@@ -107,7 +107,7 @@ class Conversation:
         """The id of that topic."""
         return self._made().topic_id
 
-    def _made(self) -> Topic:
+    def _made(self) -> TargetTopic:
         if self._topic is None:
             self._topic = self.target.topic(PARTITIONS)
         return self._topic

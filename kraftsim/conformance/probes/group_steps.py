@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kraftsim.conformance.group_client import JOIN_VERSION, SYNC_VERSION
 from kraftsim.conformance.probes.conversation import (
-    Conversation,
-    Member,
+    ProbeConversation,
+    ProbeMember,
     give_up_at,
     named,
     pause_until,
@@ -59,7 +59,7 @@ MEMBER_COMMIT_VERSION = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class JoinStep:
     """JoinGroup of a single member, and SyncGroup unless `syncs` is false.
 
     A known member rejoins, which starts a new generation.
@@ -78,7 +78,7 @@ class Join:
             f"{self.client_name}{shown(instance=self.instance_id)}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the requests, and store the membership."""
         known = conversation.members.get(self.client_name)
         member_id = "" if known is None or self.as_new else known.member_id
@@ -87,7 +87,7 @@ class Join:
             answer = self._join(conversation, answer.member_id)
         if answer.error_code:
             return named(answer.error_code)
-        conversation.members[self.client_name] = Member(
+        conversation.members[self.client_name] = ProbeMember(
             answer.member_id, answer.generation_id, self.instance_id
         )
         if self.syncs:
@@ -102,7 +102,7 @@ class Join:
                 return f"joined, then {named(synced.error_code)}"
         return f"ok, generation {answer.generation_id}"
 
-    def _join(self, conversation: Conversation, member_id: str) -> JoinGroupResponse:
+    def _join(self, conversation: ProbeConversation, member_id: str) -> JoinGroupResponse:
         asked = JoinGroupRequest(
             group_id=conversation.group.group_id,
             session_timeout_ms=SESSION_MS,
@@ -156,7 +156,7 @@ class TxnOffsets(Identified):
             f"{self.offset}{self.client_text()}{member}{generation}{rest}{group}{long}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.TXN_OFFSET_COMMIT, self.version)
         producer_id, epoch = self.identity(conversation)
@@ -221,7 +221,7 @@ class Offsets:
             f"OffsetCommit {self.version} of {self.offset}{shown(member=self.member)}{generation}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.OFFSET_COMMIT, self.version)
         member = conversation.member(self.member)
@@ -270,7 +270,7 @@ class FetchOffsets:
             f"{', until it is not 88' if self.until_stable else ''}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.OFFSET_FETCH, self.version)
         deadline = give_up_at()
@@ -290,7 +290,9 @@ class FetchOffsets:
                 )
             pause_until(deadline, self.words())
 
-    def _ask(self, conversation: Conversation, version: int) -> tuple[int, list[tuple[int, int]]]:
+    def _ask(
+        self, conversation: ProbeConversation, version: int
+    ) -> tuple[int, list[tuple[int, int]]]:
         numbers = list(self.partitions)
         if version < GROUPS_SINCE:
             topics = (
@@ -333,7 +335,7 @@ class DeleteGroup:
         """Return the request as text."""
         return "DeleteGroups"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         asked = DeleteGroupsRequest(groups_names=[conversation.group.group_id])
         return named(
@@ -353,7 +355,7 @@ class DeleteOffset:
         """Return the request as text."""
         return "OffsetDelete"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         topics = [
             OffsetDeleteRequestTopic(

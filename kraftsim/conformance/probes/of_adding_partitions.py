@@ -1,12 +1,12 @@
 """Probes of AddPartitionsToTxn and AddOffsetsToTxn, from producers and from brokers."""
 
 from kraftsim.conformance.probes.of_identities import STUCK_ABORT, STUCK_COMMIT
-from kraftsim.conformance.probes.partition_steps import Marker, produce
+from kraftsim.conformance.probes.partition_steps import MarkerStep, produce
 from kraftsim.conformance.probes.probe import Chapter, probe
 from kraftsim.conformance.probes.reasons import END_BEFORE_EPOCH
 from kraftsim.conformance.probes.transaction_steps import (
     Add,
-    AddOffsets,
+    AddOffsetsStep,
     Describe,
     Verify,
     abort,
@@ -88,10 +88,10 @@ CHAPTER = Chapter(
             *STUCK_COMMIT,
             Add(),
             Add(epoch=1),
-            AddOffsets(),
+            AddOffsetsStep(),
             since_4=END_BEFORE_EPOCH,
         ),
-        probe("while an abort does not complete", *STUCK_ABORT, Add(), AddOffsets()),
+        probe("while an abort does not complete", *STUCK_ABORT, Add(), AddOffsetsStep()),
         probe(
             "as a broker: verification of a partition that was not added, version 4",
             init(),
@@ -177,41 +177,45 @@ CHAPTER = Chapter(
             probe(
                 f"the offsets of a group, version {version}",
                 init(),
-                AddOffsets(version=version),
+                AddOffsetsStep(version=version),
                 Describe(),
             )
             for version in range(5)
         ),
-        probe("the offsets of a group, twice", init(), AddOffsets(), AddOffsets(), Describe()),
-        probe("the offsets of a group with an empty id", init(), AddOffsets(group=""), Describe()),
+        probe(
+            "the offsets of a group, twice", init(), AddOffsetsStep(), AddOffsetsStep(), Describe()
+        ),
+        probe(
+            "the offsets of a group with an empty id", init(), AddOffsetsStep(group=""), Describe()
+        ),
         probe(
             "the offsets of a group; an unknown transactional id, an empty one, another "
             "producer's id",
             init(),
-            AddOffsets(name="unknown"),
-            AddOffsets(name=""),
-            AddOffsets(id_of="nobody"),
+            AddOffsetsStep(name="unknown"),
+            AddOffsetsStep(name=""),
+            AddOffsetsStep(id_of="nobody"),
         ),
         probe(
             "the offsets of a group; an older epoch",
             init(),
             init(),
-            AddOffsets(epoch=-1),
-            AddOffsets(version=2, epoch=-1),
-            AddOffsets(version=1, epoch=-1),
+            AddOffsetsStep(epoch=-1),
+            AddOffsetsStep(version=2, epoch=-1),
+            AddOffsetsStep(version=1, epoch=-1),
         ),
         probe(
             "the offsets of a group; a future epoch",
             init(),
-            AddOffsets(epoch=1),
-            AddOffsets(version=1, epoch=1),
+            AddOffsetsStep(epoch=1),
+            AddOffsetsStep(version=1, epoch=1),
         ),
         probe(
             "a partition with an administrator's marker is still in the transaction",
             init(),
             Add(),
             produce(),
-            Marker(commits=False),
+            MarkerStep(commits=False),
             Verify(),
             Describe(),
         ),

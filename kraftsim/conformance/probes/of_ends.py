@@ -1,14 +1,14 @@
 """Probes of EndTxn: both results in every state, and the descriptions of transactions."""
 
 from kraftsim.conformance.probes.of_identities import STUCK_ABORT, STUCK_COMMIT
-from kraftsim.conformance.probes.partition_steps import Feature, Marker, Read, produce
+from kraftsim.conformance.probes.partition_steps import FeatureStep, MarkerStep, Read, produce
 from kraftsim.conformance.probes.probe import Chapter, probe
 from kraftsim.conformance.probes.reasons import LEVEL_TWO, START_IS_FORGOTTEN
 from kraftsim.conformance.probes.transaction_steps import (
     Add,
-    AddOffsets,
+    AddOffsetsStep,
     Describe,
-    FindCoordinator,
+    FindCoordinatorStep,
     ListThem,
     abort,
     commit,
@@ -254,7 +254,7 @@ CHAPTER = Chapter(
         probe(
             "version 5: a commit that does not complete, retried",
             *WITH_DATA,
-            Marker(epoch=2, commits=False),
+            MarkerStep(epoch=2, commits=False),
             commit(version=5),
             once("PrepareCommit"),
             commit(version=5),
@@ -296,7 +296,7 @@ CHAPTER = Chapter(
             "a transaction with a group's offsets is described",
             init(),
             Add(),
-            AddOffsets(),
+            AddOffsetsStep(),
             Describe(),
             abort(),
             UNDONE,
@@ -310,34 +310,34 @@ CHAPTER = Chapter(
         *(
             probe(
                 f"FindCoordinator, version {version}",
-                FindCoordinator(version=version, key_type=1 if version else 0),
+                FindCoordinatorStep(version=version, key_type=1 if version else 0),
             )
             for version in (0, 1, 3, 5)
         ),
         probe(
             "FindCoordinator for several keys, one of them twice",
-            FindCoordinator(version=4, keys=("x", "y", "x")),
+            FindCoordinatorStep(version=4, keys=("x", "y", "x")),
         ),
         probe(
             "FindCoordinator without keys, and for an empty key",
-            FindCoordinator(version=4, keys=()),
-            FindCoordinator(version=4, keys=("",)),
+            FindCoordinatorStep(version=4, keys=()),
+            FindCoordinatorStep(version=4, keys=("",)),
         ),
         probe(
             "FindCoordinator for an empty key, version 3",
-            FindCoordinator(version=3, keys=("",)),
-            FindCoordinator(version=3, key_type=0, keys=("",)),
+            FindCoordinatorStep(version=3, keys=("",)),
+            FindCoordinatorStep(version=3, key_type=0, keys=("",)),
         ),
         probe(
             "FindCoordinator for an unknown key type",
-            FindCoordinator(version=3, key_type=7),
-            FindCoordinator(version=4, key_type=7),
-            FindCoordinator(version=5, key_type=2),
+            FindCoordinatorStep(version=3, key_type=7),
+            FindCoordinatorStep(version=4, key_type=7),
+            FindCoordinatorStep(version=5, key_type=2),
         ),
         probe(
             "the level of transaction.version",
-            Feature(name="transaction.version"),
-            Feature(name="transaction.version", version=4),
+            FeatureStep(name="transaction.version"),
+            FeatureStep(name="transaction.version", version=4),
             since_4=LEVEL_TWO,
         ),
     ),

@@ -10,7 +10,7 @@ from kraftsim.conformance.probes.partition_steps import DescribeProducers, Read,
 from kraftsim.conformance.probes.probe import Chapter, probe
 from kraftsim.conformance.probes.transaction_steps import (
     Add,
-    AddOffsets,
+    AddOffsetsStep,
     Describe,
     Verify,
     abort,
@@ -52,7 +52,7 @@ CHAPTER = Chapter(
             init(),
             Gone(),
             Add(),
-            AddOffsets(),
+            AddOffsetsStep(),
             Verify(),
             Verify(adds=True),
             commit(),

@@ -1,6 +1,6 @@
 """Probes of InitProducerId: the assigned producer id and epoch, in every state of a transaction."""
 
-from kraftsim.conformance.probes.partition_steps import Marker, Read, produce
+from kraftsim.conformance.probes.partition_steps import MarkerStep, Read, produce
 from kraftsim.conformance.probes.probe import Chapter, probe
 from kraftsim.conformance.probes.reasons import FENCE_REMEMBERS, START_IS_FORGOTTEN
 from kraftsim.conformance.probes.transaction_steps import Add, Describe, abort, commit, init, once
@@ -10,7 +10,7 @@ STUCK_COMMIT = (
     init(),
     Add(),
     produce(),
-    Marker(epoch=1, commits=False),
+    MarkerStep(epoch=1, commits=False),
     commit(),
     once("PrepareCommit"),
 )
@@ -21,7 +21,7 @@ STUCK_ABORT = (
     init(),
     Add(),
     produce(),
-    Marker(epoch=1, commits=False),
+    MarkerStep(epoch=1, commits=False),
     abort(),
     once("PrepareAbort"),
 )

@@ -4,15 +4,15 @@ from kraftsim.conformance.probes.group_steps import (
     DeleteGroup,
     DeleteOffset,
     FetchOffsets,
-    Join,
+    JoinStep,
     Offsets,
     offsets,
 )
-from kraftsim.conformance.probes.partition_steps import Marker
+from kraftsim.conformance.probes.partition_steps import MarkerStep
 from kraftsim.conformance.probes.probe import Chapter, probe
 from kraftsim.conformance.probes.reasons import NO_GROUP_FOR_A_GENERATION, OPEN_IN_ITS_EPOCH_ONLY
 from kraftsim.conformance.probes.transaction_steps import (
-    AddOffsets,
+    AddOffsetsStep,
     Describe,
     abort,
     commit,
@@ -22,7 +22,7 @@ from kraftsim.conformance.probes.transaction_steps import (
 
 DONE = once("CompleteCommit")
 UNDONE = once("CompleteAbort")
-OPEN = (init(), AddOffsets())
+OPEN = (init(), AddOffsetsStep())
 """A producer whose transaction contains the offsets of the group."""
 STABLE = FetchOffsets(until_stable=True)
 NOW = FetchOffsets(stable=False)
@@ -132,52 +132,63 @@ CHAPTER = Chapter(
             offsets(instance_id="i", no_generation=True),
         ),
         # A group with a member.
-        probe("a member", *OPEN, Join(), offsets(member="m"), commit(), DONE, STABLE),
+        probe("a member", *OPEN, JoinStep(), offsets(member="m"), commit(), DONE, STABLE),
         probe(
             "a member with the previous generation",
             *OPEN,
-            Join(),
-            Join(),
+            JoinStep(),
+            JoinStep(),
             offsets(member="m", generation=-1),
         ),
         probe(
-            "a member with a future generation", *OPEN, Join(), offsets(member="m", generation=1)
+            "a member with a future generation",
+            *OPEN,
+            JoinStep(),
+            offsets(member="m", generation=1),
         ),
         probe(
-            "a member without a generation", *OPEN, Join(), offsets(member="m", no_generation=True)
+            "a member without a generation",
+            *OPEN,
+            JoinStep(),
+            offsets(member="m", no_generation=True),
         ),
         probe(
             "an unknown member",
             *OPEN,
-            Join(),
+            JoinStep(),
             offsets(member="x", some_generation=1),
             offsets(member="x", no_generation=True),
         ),
-        probe("a generation without a member", *OPEN, Join(), offsets(some_generation=1)),
+        probe("a generation without a member", *OPEN, JoinStep(), offsets(some_generation=1)),
         probe(
             "neither a member nor a generation, in a non-empty group",
             *OPEN,
-            Join(),
+            JoinStep(),
             offsets(),
             offsets(version=2),
         ),
         probe(
             "a member that waits for its assignment",
             *OPEN,
-            Join(),
-            Join(syncs=False),
+            JoinStep(),
+            JoinStep(syncs=False),
             offsets(member="m"),
             offsets(6, member="m", generation=-1),
         ),
         probe(
-            "a static member", *OPEN, Join(instance_id="i"), offsets(member="m", instance_id="i")
+            "a static member",
+            *OPEN,
+            JoinStep(instance_id="i"),
+            offsets(member="m", instance_id="i"),
         ),
-        probe("an unknown instance id", *OPEN, Join(), offsets(member="m", instance_id="unknown")),
+        probe(
+            "an unknown instance id", *OPEN, JoinStep(), offsets(member="m", instance_id="unknown")
+        ),
         probe(
             "a fenced instance id",
             *OPEN,
-            Join(instance_id="i"),
-            Join(client_name="n", instance_id="i"),
+            JoinStep(instance_id="i"),
+            JoinStep(client_name="n", instance_id="i"),
             offsets(member="m", instance_id="i"),
             offsets(member="m"),
             offsets(member="n", instance_id="i"),
@@ -185,14 +196,14 @@ CHAPTER = Chapter(
         probe(
             "an instance id without a member id",
             *OPEN,
-            Join(instance_id="i"),
+            JoinStep(instance_id="i"),
             offsets(instance_id="i", some_generation=1),
             offsets(instance_id="i"),
         ),
         probe(
             "an old client with a member in the group",
             *OPEN,
-            Join(),
+            JoinStep(),
             offsets(7, version=2),
             commit(),
             DONE,
@@ -290,7 +301,7 @@ CHAPTER = Chapter(
             "two transactions, the later one commits first",
             *OPEN,
             init("b"),
-            AddOffsets(client_name="b"),
+            AddOffsetsStep(client_name="b"),
             offsets(5),
             offsets(9, client_name="b"),
             commit("b"),
@@ -304,7 +315,7 @@ CHAPTER = Chapter(
             "two transactions, the later one aborts",
             *OPEN,
             init("b"),
-            AddOffsets(client_name="b"),
+            AddOffsetsStep(client_name="b"),
             offsets(5),
             offsets(9, client_name="b"),
             commit(),
@@ -328,7 +339,7 @@ CHAPTER = Chapter(
         probe(
             "a transaction that timed out leaves no pending offsets",
             init(timeout_ms=1_000),
-            AddOffsets(),
+            AddOffsetsStep(),
             offsets(9),
             UNDONE,
             STABLE,
@@ -345,8 +356,8 @@ CHAPTER = Chapter(
         ),
         probe(
             "a marker of an unknown producer for offsets",
-            Marker(client_name="nobody", places=(("__consumer_offsets", (0,)),)),
-            Marker(client_name="nobody", places=(("__consumer_offsets", (77,)),)),
+            MarkerStep(client_name="nobody", places=(("__consumer_offsets", (0,)),)),
+            MarkerStep(client_name="nobody", places=(("__consumer_offsets", (77,)),)),
         ),
         probe(
             "a group with pending offsets is deleted",

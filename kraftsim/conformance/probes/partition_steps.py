@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 
 from kraftsim.conformance.batches import ALL, TIMEOUT_MS, wall_ms
-from kraftsim.conformance.probes.conversation import Conversation, give_up_at, named, pause_until
+from kraftsim.conformance.probes.conversation import (
+    ProbeConversation,
+    give_up_at,
+    named,
+    pause_until,
+)
 from kraftsim.conformance.probes.transaction_steps import Identified, shown
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -77,7 +82,7 @@ class Produce(Identified):
             f"{', no transactional id' if self.nameless else ''}{rest}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.PRODUCE, self.version)
         row = PartitionProduceData(index=self.partition, records=self._batch(conversation))
@@ -101,7 +106,7 @@ class Produce(Identified):
             else named(answer.error_code)
         )
 
-    def _batch(self, conversation: Conversation) -> bytes:
+    def _batch(self, conversation: ProbeConversation) -> bytes:
         producer_id, epoch = self.identity(conversation)
         if self.is_marker:
             return build_transaction_marker(
@@ -129,7 +134,7 @@ def produce(sequence: int = 0, **rest: object) -> Produce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker(Identified):
+class MarkerStep(Identified):
     """WriteTxnMarkers for one producer, as coordinators and the administration tool send it."""
 
     version: int = 1
@@ -154,7 +159,7 @@ class Marker(Identified):
             f"{'commit' if self.commits else 'abort'}{places}{self.client_text()}{rest}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.WRITE_TXN_MARKERS, self.version)
         producer_id, epoch = self.identity(conversation)
@@ -205,7 +210,7 @@ class Read:
             f"{', once no transaction is open' if self.until_stable else ''}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.FETCH, FETCH_VERSION)
         row = FetchPartition(
@@ -242,7 +247,7 @@ class Read:
         return f"{' '.join(returned) or 'nothing'}; aborted: {skipped}; {ends}"
 
 
-def _batch_text(batch: RecordBatch, conversation: Conversation) -> str:
+def _batch_text(batch: RecordBatch, conversation: ProbeConversation) -> str:
     """Return a batch as who[first-last], a commit marker as who!offset, an abort marker as
     who~offset.
     """
@@ -272,7 +277,7 @@ class ListOffset:
             f"{shown(partition=self.partition or '')}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.LIST_OFFSETS, self.version)
         row = ListOffsetsPartition(partition_index=self.partition, timestamp=self.timestamp)
@@ -303,7 +308,7 @@ class DescribeProducers:
             f"{', once no transaction is open' if self.until_ended else ''}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.DESCRIBE_PRODUCERS, 0)
         topics = [
@@ -335,7 +340,7 @@ class DescribeProducers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class FeatureStep:
     """The finalized level of a feature, as ApiVersions returns it."""
 
     name: str
@@ -345,7 +350,7 @@ class Feature:
         """Return the request as text."""
         return f"ApiVersions {self.version}: {self.name}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.API_VERSIONS, self.version)
         answer = conversation.peer.ask(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kraftsim.conformance.expect import Unmet
-from kraftsim.conformance.probes.conversation import Conversation, NotOffered
+from kraftsim.conformance.probes.conversation import NotOffered, ProbeConversation
 
 NOT_OFFERED = "not offered"
 """The prefix of a response where a node does not support the version of an API: ApiVersions lists
@@ -18,14 +18,14 @@ what it supports, and no explanation is needed.
 """
 
 
-class Step(Protocol):
+class ProbeStep(Protocol):
     """One request, or one wait."""
 
     def words(self) -> str:
         """Return the request as text."""
         ...
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request, and return the response as text."""
         ...
 
@@ -39,12 +39,12 @@ class Probe:
     """
 
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[ProbeStep, ...]
     since_4: str = ""
     ours: str = ""
 
 
-def probe(title: str, *steps: Step, since_4: str = "", ours: str = "") -> Probe:
+def probe(title: str, *steps: ProbeStep, since_4: str = "", ours: str = "") -> Probe:
     """Return a probe."""
     return Probe(title=title, steps=steps, since_4=since_4, ours=ours)
 
@@ -61,7 +61,7 @@ class Chapter:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def put(asked: Probe, conversation: Conversation) -> list[str]:
+def put(asked: Probe, conversation: ProbeConversation) -> list[str]:
     """Run the steps of a probe in order, and return the responses.
 
     A closed connection, or a missing response, is a response, too.

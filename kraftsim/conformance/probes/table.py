@@ -11,7 +11,7 @@ from kraftsim.conformance.probes import (
     of_identities,
     of_offsets,
 )
-from kraftsim.conformance.probes.conversation import Conversation
+from kraftsim.conformance.probes.conversation import ProbeConversation
 from kraftsim.conformance.probes.probe import Chapter, Probe, put
 from kraftsim.conformance.probes.worn_steps import Worn
 from kraftsim.conformance.target import Target
@@ -81,7 +81,7 @@ def put_all(target: Target, chosen: Iterable[tuple[str, Probe]]) -> Iterator[tup
     """Run probes against a node, one after the other, and yield the responses of each."""
     for name, asked in chosen:
         target.begin(seconds=60)
-        conversation = Conversation.begin(target)
+        conversation = ProbeConversation.begin(target)
         try:
             yield name, put(asked, conversation)
         finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kraftsim.conformance.probes.conversation import (
     UNKNOWN_ID,
-    Conversation,
+    ProbeConversation,
     give_up_at,
     named,
     pause_until,
@@ -70,7 +70,7 @@ class Identified:
     epoch: int = 0
     name: str | None = None
 
-    def transactional_id(self, conversation: Conversation) -> str:
+    def transactional_id(self, conversation: ProbeConversation) -> str:
         """Return the transactional id to send."""
         return (
             conversation.producer(self.client_name).transactional_id
@@ -78,7 +78,7 @@ class Identified:
             else self.name
         )
 
-    def identity(self, conversation: Conversation) -> tuple[int, int]:
+    def identity(self, conversation: ProbeConversation) -> tuple[int, int]:
         """Return the producer id and epoch to send."""
         return conversation.producer(
             self.id_of or self.client_name
@@ -128,7 +128,7 @@ class Init(Identified):
             f"{self.client_text()}{rest}{again}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request, and store the producer id and epoch."""
         version = conversation.offered(ApiKey.INIT_PRODUCER_ID, self.version)
         asked = InitProducerIdRequest(
@@ -177,7 +177,7 @@ class Add(Identified):
         """Return the request as text."""
         return f"AddPartitionsToTxn {self.version}{_places(self.topics)}{self.client_text()}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
         producer_id, epoch = self.identity(conversation)
@@ -216,7 +216,7 @@ class Verify(Identified):
             f"{shown(beside=', '.join(self.beside))}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
         topics = [
@@ -253,7 +253,7 @@ class Verify(Identified):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddOffsets(Identified):
+class AddOffsetsStep(Identified):
     """AddOffsetsToTxn for the probe's group, or for another one."""
 
     version: int = 3
@@ -267,7 +267,7 @@ class AddOffsets(Identified):
             f"{self.client_text()}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.ADD_OFFSETS_TO_TXN, self.version)
         producer_id, epoch = self.identity(conversation)
@@ -291,7 +291,7 @@ class End(Identified):
         """Return the request as text."""
         return f"EndTxn {self.version} {'commit' if self.commits else 'abort'}{self.client_text()}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request, and continue with the producer id and epoch of the response if it
         contains them.
         """
@@ -334,7 +334,7 @@ class Describe(Identified):
         """Return the request as text."""
         return f"DescribeTransactions{self.client_text()}{shown(until=self.until)}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
         asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(conversation)])
@@ -379,7 +379,7 @@ class ListThem:
             f"{lasting}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.LIST_TRANSACTIONS, self.version)
         asked = ListTransactionsRequest(
@@ -413,7 +413,7 @@ class ListThem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindCoordinator:
+class FindCoordinatorStep:
     """FindCoordinator; the names are sent unchanged."""
 
     version: int
@@ -427,7 +427,7 @@ class FindCoordinator:
             f"{', '.join(map(repr, self.keys)) or 'nothing'}"
         )
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.FIND_COORDINATOR, self.version)
         asked = (

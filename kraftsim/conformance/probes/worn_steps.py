@@ -17,8 +17,8 @@ from kraftsim.conformance.batches import ALL, TIMEOUT_MS, wall_ms
 from kraftsim.conformance.expect import Unmet, error_name
 from kraftsim.conformance.peer import request_bytes
 from kraftsim.conformance.probes.conversation import (
-    Conversation,
     NotOffered,
+    ProbeConversation,
     give_up_at,
     named,
     pause_until,
@@ -85,7 +85,7 @@ class Worn(Identified):
         timeout = "" if self.timeout_ms == MINUTE_MS else f", timeout {self.timeout_ms}"
         return f"A record with epoch {self.at_epoch}{self.client_text()}{timeout}{status}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Take the name, and get its producer id. Raises NotOffered if there is no such record."""
         version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
         asked = DescribeTransactionsRequest(transactional_ids=[self.worn_id])
@@ -182,7 +182,7 @@ class Twin:
         """Return the state as text."""
         return f"{self.client_name} has the state of {self.of}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Store it."""
         conversation.producers[self.client_name] = replace(conversation.producer(self.of))
         return "ok"
@@ -196,7 +196,7 @@ class Gone(Identified):
         """Return the request as text."""
         return f"DescribeTransactions{self.client_text()}, until it has expired"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
         asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(conversation)])
@@ -220,7 +220,7 @@ class Pause:
         """Return that no request is sent."""
         return f"{self.ms} ms pass"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Wait."""
         time.sleep(self.ms / 1000)
         return "ok"
@@ -238,7 +238,7 @@ class Level:
         """Return the request as text."""
         return f"UpdateFeatures: {TRANSACTION_VERSION} {self.level}"
 
-    def put(self, conversation: Conversation) -> str:
+    def put(self, conversation: ProbeConversation) -> str:
         """Send the request, and wait until the node reports the level.
 
         Raises NotOffered if there is no such level.
@@ -251,7 +251,7 @@ class Level:
         return returned
 
 
-def _finalize(conversation: Conversation, present: int, level: int) -> str:
+def _finalize(conversation: ProbeConversation, present: int, level: int) -> str:
     kind = UPGRADE if level > present else SAFE_DOWNGRADE
     row = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=kind)
     answer = conversation.peer.ask(
@@ -267,7 +267,7 @@ def _finalize(conversation: Conversation, present: int, level: int) -> str:
     return "ok"
 
 
-def _levels(conversation: Conversation) -> tuple[int, int]:
+def _levels(conversation: ProbeConversation) -> tuple[int, int]:
     """Return the finalized and the highest supported level."""
     version = conversation.target.newest(ApiKey.API_VERSIONS, RANGES_FROM_ZERO_SINCE)
     answer = conversation.peer.ask(

@@ -12,7 +12,7 @@ from kraftsim.metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.metadata.topic_creation import CreatingBroker
 from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
 from kraftsim.server.call import Answer, Call, Handler
-from kraftsim.server.serving_broker import Address, AddressBroker, ReleaseBroker
+from kraftsim.server.serving_broker import AddressBroker, BrokerAddress, ReleaseBroker
 from kraftsim.server.slices import Slices
 from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from protocol.api_keys import ApiKey
@@ -44,7 +44,7 @@ MESSAGES: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: NOT_AVAILABLE,
     ErrorCode.INVALID_REQUEST: MALFORMED,
 }
-Found = tuple[int, Address] | ErrorCode
+Found = tuple[int, BrokerAddress] | ErrorCode
 
 
 class FindingBroker(

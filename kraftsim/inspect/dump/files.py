@@ -16,8 +16,8 @@ from kraftsim.inspect.dump.indexes import (
     transaction_index_rows,
 )
 from kraftsim.inspect.dump.payloads import TOPICS, Decoder
-from kraftsim.inspect.dump.rows import Row, wrong
-from kraftsim.inspect.dump.segments import SegmentSettings, segment_rows
+from kraftsim.inspect.dump.rows import DumpRow, wrong
+from kraftsim.inspect.dump.segments import DumpedSegments, segment_rows
 from kraftsim.inspect.dump.small_files import READERS, producer_snapshot_rows, small_file_rows
 from protocol.records.compression import Bytes
 from protocol.storage.file_names import (
@@ -37,7 +37,7 @@ from protocol.storage.file_names import (
 class DumpSettings:
     """What is printed. `decoder` None: that of the topic in whose directory the file is."""
 
-    segment: SegmentSettings = field(default_factory=SegmentSettings)
+    segment: DumpedSegments = field(default_factory=DumpedSegments)
     decoder: Decoder | None = None
     scrutiny: Scrutiny = Scrutiny.SHOW
 
@@ -67,7 +67,7 @@ def decoder_of(file: Path) -> Decoder:
     return TOPICS.get(partition.topic, Decoder.TEXT) if partition is not None else Decoder.TEXT
 
 
-def rows_of(file: Path, settings: DumpSettings) -> Iterator[Row]:
+def rows_of(file: Path, settings: DumpSettings) -> Iterator[DumpRow]:
     """Yield the content of a file. Raises OSError."""
     reader = READERS.get(file.name)
     if reader is not None:
@@ -88,7 +88,9 @@ def rows_of(file: Path, settings: DumpSettings) -> Iterator[Row]:
     yield from _beside_segment(file, suffix, segment.offset, settings.scrutiny)
 
 
-def _beside_segment(file: Path, suffix: str, base_offset: int, scrutiny: Scrutiny) -> Iterator[Row]:
+def _beside_segment(
+    file: Path, suffix: str, base_offset: int, scrutiny: Scrutiny
+) -> Iterator[DumpRow]:
     """Yield the content of a file that belongs to a segment."""
     index = file.read_bytes()
     if suffix == PRODUCER_SNAPSHOT:

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from kraftsim.inspect.dump.rows import Row, Severity, words_of, wrong
+from kraftsim.inspect.dump.rows import DumpRow, Severity, words_of, wrong
 from kraftsim.inspect.json_lines import Json
 from protocol.malformed import MalformedMessage
 from protocol.records.compression import Bytes
@@ -38,11 +38,11 @@ class Scrutiny(Enum):
 
 def offset_index_rows(
     path: Path, base_offset: int, index: bytes, log: Bytes | None, scrutiny: Scrutiny
-) -> Iterator[Row]:
+) -> Iterator[DumpRow]:
     """Yield the entries, and those that contradict the log. A missing log is not checked."""
     entries = offset_entries(base_offset, index)
     if not entries:
-        yield Row("empty", f"{path} is empty.", {"entries": 0})
+        yield DumpRow("empty", f"{path} is empty.", {"entries": 0})
         return
     if scrutiny is Scrutiny.SANITY:
         is_sane = len(index) % OFFSET_ENTRY.size == 0 and entries[-1].offset >= base_offset
@@ -56,9 +56,9 @@ def offset_index_rows(
                 mismatches.append((entry.offset, found))
         if scrutiny is Scrutiny.SHOW:
             fields: dict[str, Json] = {"offset": entry.offset, "position": entry.position}
-            yield Row("offsetIndexEntry", words_of(fields), fields)
+            yield DumpRow("offsetIndexEntry", words_of(fields), fields)
     if mismatches:
-        yield Row("heading", f"Mismatches in :{path.absolute()}", {}, Severity.WRONG)
+        yield DumpRow("heading", f"Mismatches in :{path.absolute()}", {}, Severity.WRONG)
     for index_offset, log_offset in reversed(mismatches):
         said = "none" if log_offset is None else str(log_offset)
         yield wrong(
@@ -75,7 +75,7 @@ def time_index_rows(
     offset_index: bytes | None,
     log: Bytes | None,
     scrutiny: Scrutiny,
-) -> Iterator[Row]:
+) -> Iterator[DumpRow]:
     """Yield the entries, and those that contradict the log."""
     entries = [
         TimeEntry(timestamp, base_offset + relative)
@@ -100,12 +100,12 @@ def time_index_rows(
             findings.compare(entry, log, start, before)
         if scrutiny is Scrutiny.SHOW:
             fields: dict[str, Json] = {"timestamp": entry.timestamp, "offset": entry.offset}
-            yield Row("timeIndexEntry", words_of(fields), fields)
+            yield DumpRow("timeIndexEntry", words_of(fields), fields)
         before = entry.timestamp
     yield from findings.rows()
 
 
-def transaction_index_rows(index: bytes) -> Iterator[Row]:
+def transaction_index_rows(index: bytes) -> Iterator[DumpRow]:
     """Yield the aborted transactions."""
     try:
         for entry in parse_transaction_index(index):
@@ -116,7 +116,7 @@ def transaction_index_rows(index: bytes) -> Iterator[Row]:
                 "lastOffset": entry.last_offset,
                 "lastStableOffset": entry.last_stable_offset,
             }
-            yield Row("abortedTransaction", words_of(fields), fields)
+            yield DumpRow("abortedTransaction", words_of(fields), fields)
     except MalformedMessage as malformed:
         yield wrong(str(malformed))
 
@@ -153,10 +153,10 @@ class _TimeFindings:
         if before >= entry.timestamp:
             self._unordered.append((entry.timestamp, before))
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[DumpRow]:
         """Yield the findings in the order of Kafka's tool."""
         if self._mismatches:
-            yield Row(
+            yield DumpRow(
                 "heading",
                 f"Found timestamp mismatch in :{self._path.absolute()}",
                 {},
@@ -169,7 +169,7 @@ class _TimeFindings:
                 logTimestamp=logged,
             )
         if self._unordered:
-            yield Row(
+            yield DumpRow(
                 "heading",
                 f"Found out of order timestamp in :{self._path.absolute()}",
                 {},
@@ -182,7 +182,7 @@ class _TimeFindings:
                 previousTimestamp=before,
             )
         if self._not_found:
-            yield Row(
+            yield DumpRow(
                 "heading",
                 "The following indexed offsets are not found in the log.",
                 {},
@@ -204,9 +204,9 @@ def _written(entries: list[OffsetEntry], base_offset: int) -> Iterator[OffsetEnt
         yield entry
 
 
-def _sanity(path: Path, is_sane: bool, last_offset: int, base_offset: int) -> Row:
+def _sanity(path: Path, is_sane: bool, last_offset: int, base_offset: int) -> DumpRow:
     if is_sane:
-        return Row("sanity", f"{path} passed sanity check.", {"isSane": True})
+        return DumpRow("sanity", f"{path} passed sanity check.", {"isSane": True})
     return wrong(
         f"{path} is corrupt: its size is odd, or its last offset {last_offset} is below the base "
         f"offset {base_offset}",

@@ -20,7 +20,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DumpRow:
     """`kind` is the type of the fields: batch, record, offsetIndexEntry, ..."""
 
     kind: str
@@ -29,9 +29,9 @@ class Row:
     severity: Severity = Severity.CONTENT
 
 
-def wrong(text: str, **fields: Json) -> Row:
+def wrong(text: str, **fields: Json) -> DumpRow:
     """Return a row about an error."""
-    return Row("wrong", text, {"reason": text, **fields}, Severity.WRONG)
+    return DumpRow("wrong", text, {"reason": text, **fields}, Severity.WRONG)
 
 
 def words_of(fields: Mapping[str, Json]) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kraftsim.inspect.dump.jackson import json_text
 from kraftsim.inspect.dump.payloads import DECODERS, Decoder, json_of_bytes
-from kraftsim.inspect.dump.rows import Row, Severity, java_text, words_of, wrong
+from kraftsim.inspect.dump.rows import DumpRow, Severity, java_text, words_of, wrong
 from kraftsim.inspect.json_lines import Json
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_to_json
@@ -46,7 +46,7 @@ SHOWN_CONTROLS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSettings:
+class DumpedSegments:
     """What of a segment is printed; `max_bytes` of it are read."""
 
     with_records: bool = False
@@ -56,7 +56,7 @@ class SegmentSettings:
     max_bytes: int | None = None
 
 
-def segment_rows(path: Path, content: Bytes, settings: SegmentSettings) -> Iterator[Row]:
+def segment_rows(path: Path, content: Bytes, settings: DumpedSegments) -> Iterator[DumpRow]:
     """Yield the content of a segment or snapshot, and its errors."""
     yield from _heading(path.name)
     end = len(content) if settings.max_bytes is None else min(len(content), settings.max_bytes)
@@ -67,25 +67,25 @@ def segment_rows(path: Path, content: Bytes, settings: SegmentSettings) -> Itera
         visible.release()
 
 
-def _heading(name: str) -> Iterator[Row]:
+def _heading(name: str) -> Iterator[DumpRow]:
     segment = parse_segment_file_name(name)
     snapshot = parse_metadata_snapshot_name(name)
     if segment is not None:
-        yield Row(
+        yield DumpRow(
             "segment", f"Log starting offset: {segment.offset}", {"startingOffset": segment.offset}
         )
     elif name == BOOTSTRAP_CHECKPOINT:
-        yield Row("snapshot", "KRaft bootstrap snapshot", {"bootstrap": True})
+        yield DumpRow("snapshot", "KRaft bootstrap snapshot", {"bootstrap": True})
     elif snapshot is not None:
         fields: dict[str, Json] = {"endOffset": snapshot.end_offset, "epoch": snapshot.leader_epoch}
-        yield Row(
+        yield DumpRow(
             "snapshot",
             f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.leader_epoch}",
             fields,
         )
 
 
-def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> Iterator[Row]:
+def _batch_rows(path: Path, content: memoryview, settings: DumpedSegments) -> Iterator[DumpRow]:
     name = path.name
     position = 0
     last_offset: int | None = None
@@ -96,7 +96,7 @@ def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> I
         except TornBatch:
             left = len(content) - position
             if settings.max_bytes is None:
-                yield Row(
+                yield DumpRow(
                     "tail",
                     f"Found {left} invalid bytes at the end of {name}",
                     {"invalidBytes": left, "position": position},
@@ -111,7 +111,7 @@ def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> I
             following = _behind(content, position)
             if following is None:
                 left = len(content) - position
-                yield Row(
+                yield DumpRow(
                     "tail",
                     f"Found {left} invalid bytes at the end of {name}",
                     {"invalidBytes": left, "position": position},
@@ -130,9 +130,11 @@ def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> I
                     last_offset = offset
         position += batch.size_bytes
     if jumps:
-        yield Row("heading", f"Non-consecutive offsets in {path.absolute()}", {}, Severity.NOTICE)
+        yield DumpRow(
+            "heading", f"Non-consecutive offsets in {path.absolute()}", {}, Severity.NOTICE
+        )
     for before, after in jumps:
-        yield Row(
+        yield DumpRow(
             "jump",
             f"  {before} is followed by {after}",
             {"offset": before, "followedBy": after},
@@ -140,7 +142,7 @@ def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> I
         )
 
 
-def _batch_row(batch: AnyBatch, name: str) -> Iterator[Row]:
+def _batch_row(batch: AnyBatch, name: str) -> Iterator[DumpRow]:
     fields: dict[str, Json] = (
         _fields_of(batch) if isinstance(batch, RecordBatch) else {"offset": batch.last_offset}
     )
@@ -161,7 +163,7 @@ def _batch_row(batch: AnyBatch, name: str) -> Iterator[Row]:
         else fields
     )
     as_json = {**fields, "deleteHorizonMs": horizon} if isinstance(batch, RecordBatch) else fields
-    yield Row("batch", words_of({**shown, **tail}), {**as_json, **tail})
+    yield DumpRow("batch", words_of({**shown, **tail}), {**as_json, **tail})
     if not is_valid:
         yield wrong(
             f"The checksum of the batch at position {batch.position} of {name} does not fit its "
@@ -198,8 +200,8 @@ def _codec_name(batch: AnyBatch) -> str:
 
 
 def _record_rows(
-    batch: AnyBatch, name: str, settings: SegmentSettings
-) -> Iterator[tuple[Row, int | None]]:
+    batch: AnyBatch, name: str, settings: DumpedSegments
+) -> Iterator[tuple[DumpRow, int | None]]:
     """Yield a row per record with its offset, and one without for an error."""
     try:
         checks = _inner_checks(batch) if isinstance(batch, OldMessage) else None
@@ -223,7 +225,7 @@ def _inner_checks(batch: OldMessage) -> Iterator[str]:
         yield f" isValid: {java_text(message.crc_is_valid())} crc: {message.crc}}}"
 
 
-def _record_row(batch: AnyBatch, record: Record, check: str, settings: SegmentSettings) -> Row:
+def _record_row(batch: AnyBatch, record: Record, check: str, settings: DumpedSegments) -> DumpRow:
     fields = _record_fields(batch, record)
     text = f"| {words_of(fields)}{check}" if settings.with_record_metadata else ""
     if record.headers:
@@ -232,19 +234,21 @@ def _record_row(batch: AnyBatch, record: Record, check: str, settings: SegmentSe
         ]
     if isinstance(batch, RecordBatch) and batch.is_control:
         mark, content = _control(record)
-        return Row("record", text + mark if text else "", {**fields, **content})
+        return DumpRow("record", text + mark if text else "", {**fields, **content})
     if not settings.with_payload:
-        return Row("record", text, fields)
+        return DumpRow("record", text, fields)
     payload = DECODERS[settings.decoder](record.offset, record.key, record.value)
     if payload.key is not None:
         text += f"{' ' if text else '| '}key: {payload.key}"
     if payload.payload is not None:
         text += f" payload: {payload.payload}"
     if payload.is_wrong:
-        return Row(
+        return DumpRow(
             "record", text, {**fields, "reason": payload.key or payload.payload}, Severity.WRONG
         )
-    return Row("record", text, {**fields, "key": payload.key_json, "payload": payload.payload_json})
+    return DumpRow(
+        "record", text, {**fields, "key": payload.key_json, "payload": payload.payload_json}
+    )
 
 
 def _record_fields(batch: AnyBatch, record: Record) -> dict[str, Json]:

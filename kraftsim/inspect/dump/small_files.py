@@ -8,7 +8,7 @@ PartitionMetadataFile, MetaProperties.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kraftsim.inspect.dump.rows import Row, words_of, wrong
+from kraftsim.inspect.dump.rows import DumpRow, words_of, wrong
 from kraftsim.inspect.dump.segments import optional_long
 from kraftsim.inspect.json_lines import Json
 from protocol.malformed import MalformedMessage
@@ -26,10 +26,10 @@ from protocol.storage.producer_snapshot import (
 from protocol.storage.quorum_state import parse_quorum_state
 from protocol.uuids import uuid_text
 
-Reader = Callable[[bytes], Iterator[Row]]
+Reader = Callable[[bytes], Iterator[DumpRow]]
 
 
-def producer_snapshot_rows(content: bytes) -> Iterator[Row]:
+def producer_snapshot_rows(content: bytes) -> Iterator[DumpRow]:
     """Yield the producers; one that has written nothing yet has no batch."""
     for entry in parse_producer_snapshot(content):
         fields = _producer_fields(entry)
@@ -38,7 +38,7 @@ def producer_snapshot_rows(content: bytes) -> Iterator[Row]:
             **fields,
             "currentTxnFirstOffset": optional_long(None if first == NO_TRANSACTION else first),
         }
-        yield Row("producer", words_of(shown) + ("" if entry.last_offset >= 0 else " "), fields)
+        yield DumpRow("producer", words_of(shown) + ("" if entry.last_offset >= 0 else " "), fields)
 
 
 def _producer_fields(entry: ProducerSnapshotEntry) -> dict[str, Json]:
@@ -61,25 +61,25 @@ def _producer_fields(entry: ProducerSnapshotEntry) -> dict[str, Json]:
     return fields
 
 
-def _leader_epochs(content: bytes) -> Iterator[Row]:
+def _leader_epochs(content: bytes) -> Iterator[DumpRow]:
     for start in parse_leader_epoch_checkpoint(content):
         yield _row(
             "leaderEpoch", {"leaderEpoch": start.leader_epoch, "startOffset": start.start_offset}
         )
 
 
-def _offsets(content: bytes) -> Iterator[Row]:
+def _offsets(content: bytes) -> Iterator[DumpRow]:
     for (topic, partition), offset in parse_offset_checkpoint(content).items():
         yield _row("offset", {"topic": topic, "partition": partition, "offset": offset})
 
 
-def _partition_metadata(content: bytes) -> Iterator[Row]:
+def _partition_metadata(content: bytes) -> Iterator[DumpRow]:
     yield _row(
         "partitionMetadata", {"version": 0, "topicId": uuid_text(parse_partition_metadata(content))}
     )
 
 
-def _meta_properties(content: bytes) -> Iterator[Row]:
+def _meta_properties(content: bytes) -> Iterator[DumpRow]:
     meta = parse_meta_properties(content)
     fields: dict[str, Json] = {"version": meta.version, "clusterId": meta.cluster_id}
     fields["brokerId" if meta.version == ZOOKEEPER_VERSION else "nodeId"] = meta.node_id
@@ -87,7 +87,7 @@ def _meta_properties(content: bytes) -> Iterator[Row]:
     yield _row("metaProperties", fields)
 
 
-def _quorum_state(content: bytes) -> Iterator[Row]:
+def _quorum_state(content: bytes) -> Iterator[DumpRow]:
     state = parse_quorum_state(content)
     yield _row(
         "quorumState",
@@ -101,7 +101,7 @@ def _quorum_state(content: bytes) -> Iterator[Row]:
     )
 
 
-def _clean_shutdown(content: bytes) -> Iterator[Row]:
+def _clean_shutdown(content: bytes) -> Iterator[DumpRow]:
     yield _row("cleanShutdown", {"brokerEpoch": parse_clean_shutdown(content)})
 
 
@@ -119,7 +119,7 @@ READERS: Final[dict[str, Reader]] = {
 """By the name of the file."""
 
 
-def small_file_rows(reader: Reader, content: bytes) -> Iterator[Row]:
+def small_file_rows(reader: Reader, content: bytes) -> Iterator[DumpRow]:
     """Yield the entries of a file, or an error if it is malformed."""
     try:
         yield from reader(content)
@@ -127,5 +127,5 @@ def small_file_rows(reader: Reader, content: bytes) -> Iterator[Row]:
         yield wrong(str(malformed))
 
 
-def _row(kind: str, fields: dict[str, Json]) -> Row:
-    return Row(kind, words_of(fields), fields)
+def _row(kind: str, fields: dict[str, Json]) -> DumpRow:
+    return DumpRow(kind, words_of(fields), fields)

@@ -16,7 +16,7 @@ from kraftsim.groups.rules_committing import (
 )
 from kraftsim.groups.rules_offsets import OffsetHolder
 from kraftsim.groups.rules_shard import GroupShard
-from kraftsim.groups.rules_timing import Moment
+from kraftsim.groups.rules_timing import GroupMoment
 from kraftsim.groups.transactional_commits import TransactionalCommits
 from kraftsim.lab.bugs.bug import Bug
 from protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ class AppendsWithoutValidation(TransactionalCommitting):
     """Appends without validation."""
 
     def commit(
-        self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment
+        self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: GroupMoment
     ) -> None:
         """Append the offsets."""
         self._store(

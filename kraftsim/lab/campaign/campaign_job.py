@@ -90,7 +90,7 @@ def names_of(pending_jobs: Sequence[CampaignJob]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(job.name for job in pending_jobs))
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class JobDone(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a job, and its cost."""
 
     result: RunResult
@@ -107,7 +107,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
         return self.result.scenario, self.result.seed
 
 
-def carry_out(job: CampaignJob) -> Done:
+def carry_out(job: CampaignJob) -> JobDone:
     """Run a seed.
 
     A run that is not clean is repeated, to be kept below `out`: runs are deterministic, and clean
@@ -118,10 +118,10 @@ def carry_out(job: CampaignJob) -> Done:
     result = run_request(request)
     if job.out is not None and result.outcome != OK:
         result = _kept(request, result, Path(job.out) / f"{job.name}-{job.seed}")
-    return Done(result=result, cpu_seconds=time.process_time() - began)
+    return JobDone(result=result, cpu_seconds=time.process_time() - began)
 
 
-def run_job_safely(job: CampaignJob) -> Done:
+def run_job_safely(job: CampaignJob) -> JobDone:
     """Run a seed.
 
     An exception in the harness itself is a finding, too, and does not stop the other seeds.
@@ -137,7 +137,7 @@ def run_job_safely(job: CampaignJob) -> Done:
         )
 
 
-def broken(job: CampaignJob, trouble: str) -> Done:
+def broken(job: CampaignJob, trouble: str) -> JobDone:
     """Return the result of a seed that ended its worker or raised an exception in the harness."""
     result = RunResult(
         scenario=job.name,
@@ -155,7 +155,7 @@ def broken(job: CampaignJob, trouble: str) -> Done:
         out=None,
         command=replay_command(job.request()),
     )
-    return Done(result=result, cpu_seconds=0.0)
+    return JobDone(result=result, cpu_seconds=0.0)
 
 
 def _kept(request: RunRequest, first: RunResult, out: Path) -> RunResult:

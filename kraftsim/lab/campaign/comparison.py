@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kraftsim.lab.campaign.comparison_page import html_page, markdown_page, picture
-from kraftsim.lab.comparison.outcome import Outcome
+from kraftsim.lab.comparison.outcome import ComparisonOutcome
 from kraftsim.lab.comparison.run import plan_of, run
 from kraftsim.lab.comparison.systems import SYSTEMS, system_named
 
@@ -34,7 +34,7 @@ SUMS: Final = (
 )
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     """The sums over all runs of a design.
 
     `silences_ms`: of each run in which a broker was killed during writes, sorted.
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """All outcomes, and their costs."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ComparisonOutcome, ...]
     cpu_seconds: float
 
     @property
@@ -69,7 +69,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.outcomes) / self.cpu_seconds if self.cpu_seconds else 0.0
 
 
-def run_one(name: str, seed: int) -> tuple[Outcome, float]:
+def run_one(name: str, seed: int) -> tuple[ComparisonOutcome, float]:
     """Run one seed over one design; return the outcome, and the CPU seconds."""
     before = process_time()
     outcome = run(system_named(name), plan_of(seed))
@@ -86,7 +86,7 @@ def compare(
     """Run every seed over every design, or over some of them."""
     chosen = [system_named(name).name for name in names] or [system.name for system in SYSTEMS]
     work = [(name, seed) for seed in seeds for name in chosen]
-    outcomes: list[Outcome] = []
+    outcomes: list[ComparisonOutcome] = []
     seconds = 0.0
     for done, (outcome, took) in enumerate(_played(work, jobs), 1):
         outcomes.append(outcome)
@@ -95,28 +95,30 @@ def compare(
     return ComparedRun(outcomes=tuple(outcomes), cpu_seconds=seconds)
 
 
-def _played(work: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[Outcome, float]]:
+def _played(
+    work: Sequence[tuple[str, int]], jobs: int
+) -> Iterator[tuple[ComparisonOutcome, float]]:
     """Yield the result of each job, in order."""
     if jobs <= 1:
         for name, seed in work:
             yield run_one(name, seed)
         return
     with ProcessPoolExecutor(max_workers=min(jobs, os.cpu_count() or 1)) as pool:
-        futures: list[Future[tuple[Outcome, float]]] = [
+        futures: list[Future[tuple[ComparisonOutcome, float]]] = [
             pool.submit(run_one, name, seed) for name, seed in work
         ]
         for future in futures:
             yield future.result()
 
 
-def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
+def rows_of(outcomes: Sequence[ComparisonOutcome]) -> list[ComparisonRow]:
     """Add up the outcomes, by design, in the order of the designs."""
     rows = []
     for system in SYSTEMS:
         own = [each for each in outcomes if each.system == system.name]
         if own:
             rows.append(
-                Row(
+                ComparisonRow(
                     system=system.name,
                     runs=len(own),
                     runs_with_doubles=sum(each.doubled > 0 for each in own),
@@ -131,7 +133,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
     return rows
 
 
-def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
+def rows_by_spark(outcomes: Path, master: str) -> list[ComparisonRow]:
     """Add up the outcomes of a file with Spark. Raises JavaMissing."""
     from kraftsim.analysis.session import spark_session
 
@@ -145,7 +147,7 @@ def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
             f"{sums} FROM outcomes GROUP BY system"
         ).collect()
     rows = {
-        each["system"]: Row(
+        each["system"]: ComparisonRow(
             system=each["system"],
             runs=each["runs"],
             runs_with_doubles=each["with_doubles"],
@@ -168,7 +170,7 @@ def write_outcomes(runs: ComparedRun, directory: Path) -> Path:
 
 
 def write_report(
-    rows: Sequence[Row], memory: dict[str, float], command: str, directory: Path
+    rows: Sequence[ComparisonRow], memory: dict[str, float], command: str, directory: Path
 ) -> tuple[Path, Path]:
     """Write the HTML report, its tables as Markdown, and an SVG; return the first two files."""
     directory.mkdir(parents=True, exist_ok=True)

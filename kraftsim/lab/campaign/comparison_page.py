@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kraftsim.lab.campaign.comparison import Row
+    from kraftsim.lab.campaign.comparison import ComparisonRow
 
 COLUMNS: Final = (
     ("doubled", "records doubled"),
@@ -33,7 +33,7 @@ STYLE: Final = (
 )
 
 
-def table_of(rows: "Sequence[Row]", titles: Mapping[str, str]) -> list[list[str]]:
+def table_of(rows: "Sequence[ComparisonRow]", titles: Mapping[str, str]) -> list[list[str]]:
     """Return the table, with the column names as its first row."""
     head = [
         "design",
@@ -62,7 +62,10 @@ def table_of(rows: "Sequence[Row]", titles: Mapping[str, str]) -> list[list[str]
 
 
 def markdown_page(
-    rows: "Sequence[Row]", titles: Mapping[str, str], memory: Mapping[str, float], command: str
+    rows: "Sequence[ComparisonRow]",
+    titles: Mapping[str, str],
+    memory: Mapping[str, float],
+    command: str,
 ) -> str:
     """Return the tables as Markdown."""
     head, *body = table_of(rows, titles)
@@ -79,7 +82,10 @@ def markdown_page(
 
 
 def html_page(
-    rows: "Sequence[Row]", titles: Mapping[str, str], memory: Mapping[str, float], command: str
+    rows: "Sequence[ComparisonRow]",
+    titles: Mapping[str, str],
+    memory: Mapping[str, float],
+    command: str,
 ) -> str:
     """Return the report."""
     head, *body = table_of(rows, titles)
@@ -141,7 +147,7 @@ def bars(title: str, values: Sequence[tuple[str, int]], colour: str) -> str:
     return "\n".join(parts)
 
 
-def picture(rows: "Sequence[Row]", titles: Mapping[str, str]) -> str:
+def picture(rows: "Sequence[ComparisonRow]", titles: Mapping[str, str]) -> str:
     """Return one SVG: duplicates, losses, requests, and time without acknowledgements after a kill,
     one below the other.
     """

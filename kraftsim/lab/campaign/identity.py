@@ -17,9 +17,9 @@ from types import TracebackType
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, Done, Terms, jobs_of, names_of
+from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
 from kraftsim.lab.campaign.summary import FaultCounts, add_faults, found_lines
-from kraftsim.lab.campaign.sweep import Progress, Report
+from kraftsim.lab.campaign.sweep import Report, SweepProgress
 from kraftsim.lab.explore.divergence import compare
 from kraftsim.lab.explore.result import RunResult
 
@@ -119,7 +119,7 @@ class Player:
             self._process.stdin.write(msgspec.json.encode(job) + b"\n")
         self._process.stdin.flush()
 
-    def answers(self, count: int) -> list[Done]:
+    def answers(self, count: int) -> list[JobDone]:
         """Return the results in the order of the seeds. Raises RuntimeError if the process died."""
         assert self._process.stdout is not None, "it is a pipe"
         found = []
@@ -129,7 +129,7 @@ class Player:
                 raise RuntimeError(
                     f"a process that runs seeds died ({self.name}); its output is above"
                 )
-            found.append(msgspec.json.decode(line, type=Done))
+            found.append(msgspec.json.decode(line, type=JobDone))
         return found[::-1] if self._is_backwards else found
 
 
@@ -138,10 +138,10 @@ class _Compared:
     """One seed, run by all processes."""
 
     job: CampaignJob
-    answers: Mapping[str, Done]
+    answers: Mapping[str, JobDone]
 
     @property
-    def first(self) -> Done:
+    def first(self) -> JobDone:
         return next(iter(self.answers.values()))
 
     @property
@@ -166,7 +166,7 @@ def check_identity(
     dies.
     """
     pending_jobs = jobs_of(names, seeds, terms)
-    progress = Progress(total=len(pending_jobs))
+    progress = SweepProgress(total=len(pending_jobs))
     differing: list[Difference] = []
     faults: FaultCounts = {}
     found: list[RunResult] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import CampaignJob, Done
+from kraftsim.lab.campaign.campaign_job import CampaignJob, JobDone
 from kraftsim.lab.explore.run import run_request
 
 
@@ -23,11 +23,11 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
 
-def _run(job: CampaignJob) -> Done:
+def _run(job: CampaignJob) -> JobDone:
     """Run a seed, and keep the run in the directory `out` if there is one."""
     began = time.process_time()
     result = run_request(job.request(), None if job.out is None else Path(job.out))
-    return Done(result=result, cpu_seconds=time.process_time() - began)
+    return JobDone(result=result, cpu_seconds=time.process_time() - began)
 
 
 if __name__ == "__main__":

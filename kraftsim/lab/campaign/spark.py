@@ -19,7 +19,7 @@ from kraftsim.analysis.verdicts import Row, find_rows_of_all, verdicts_of
 from kraftsim.cluster.scenario import scenario
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Verdict
-from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, Done, Terms, jobs_of, names_of
+from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
 from kraftsim.lab.campaign.spark_child import EVENTS
 from kraftsim.lab.campaign.spark_task import run_jobs
 from kraftsim.lab.campaign.summary import SweepResult, idle_kinds, summary
@@ -155,15 +155,15 @@ def sweep_on_spark(
         )
 
 
-def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: int) -> list[Done]:
+def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: int) -> list[JobDone]:
     encoded = [msgspec.json.encode(job) for job in pending_jobs]
     answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(run_jobs).collect()
-    done = [msgspec.json.decode(answer, type=Done) for answer in answers]
+    done = [msgspec.json.decode(answer, type=JobDone) for answer in answers]
     return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
 
 
 def _compare(
-    done: Sequence[Done], rows: Mapping[str, Sequence[Row]], bugs: tuple[str, ...]
+    done: Sequence[JobDone], rows: Mapping[str, Sequence[Row]], bugs: tuple[str, ...]
 ) -> tuple[tuple[CheckedInvariant, ...], int]:
     """Return violated and disputed results, and how many results were compared."""
     checked: list[CheckedInvariant] = []

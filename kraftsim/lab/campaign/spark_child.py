@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.analysis.ingest import EVENTS_FILE, ingest_run
-from kraftsim.lab.campaign.campaign_job import OK, CampaignJob, Done, broken
+from kraftsim.lab.campaign.campaign_job import OK, CampaignJob, JobDone, broken
 from kraftsim.lab.explore.run import run_request
 
 EVENTS, FOUND = "events", "found"
@@ -41,7 +41,7 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
 
-def _run(job: CampaignJob) -> Done:
+def _run(job: CampaignJob) -> JobDone:
     """Run a seed; its directory is kept below that of the campaign, `out`, if it is not clean."""
     began = time.process_time()
     assert job.out is not None, "Spark reads the output of tasks there"
@@ -57,7 +57,7 @@ def _run(job: CampaignJob) -> Done:
         if result.outcome != OK and not kept.exists():
             shutil.copytree(run, kept)
         result = msgspec.structs.replace(result, out=str(kept) if result.outcome != OK else None)
-    return Done(result=result, cpu_seconds=time.process_time() - began)
+    return JobDone(result=result, cpu_seconds=time.process_time() - began)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import CampaignJob, Done, broken
+from kraftsim.lab.campaign.campaign_job import CampaignJob, JobDone, broken
 
 CHILD = "kraftsim.lab.campaign.spark_child"
 
 
 def run_jobs(pending_jobs: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a `Done` for each `CampaignJob`, both as JSON. A child that dies costs one seed."""
+    """Yield a `JobDone` for each `CampaignJob`, both as JSON. A child that dies costs one seed."""
     child: subprocess.Popen[bytes] | None = None
     try:
         for data in pending_jobs:
@@ -37,7 +37,7 @@ def run_jobs(pending_jobs: Iterable[bytes]) -> Iterator[bytes]:
             child.wait()
 
 
-def _lost(data: bytes, exit_code: int) -> Done:
+def _lost(data: bytes, exit_code: int) -> JobDone:
     return broken(
         msgspec.json.decode(data, type=CampaignJob),
         f"its worker process died (exit code {exit_code})",

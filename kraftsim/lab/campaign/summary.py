@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kraftsim.cluster.scenario import scenario
-from kraftsim.lab.campaign.campaign_job import FAILED, OK, VIOLATED, Done
+from kraftsim.lab.campaign.campaign_job import FAILED, OK, VIOLATED, JobDone
 from kraftsim.lab.explore.result import RunResult
 
 ARMED_MIN, FIRED_MIN = 60, 20
@@ -151,7 +151,7 @@ def idle_kinds(faults: Iterable[FaultCounts]) -> tuple[str, ...]:
     )
 
 
-def summary(names: Sequence[str], done: Iterable[Done]) -> CampaignResult:
+def summary(names: Sequence[str], done: Iterable[JobDone]) -> CampaignResult:
     """Sum up the finished seeds, scenario by scenario."""
     everything = list(done)
     return CampaignResult(
@@ -169,7 +169,7 @@ def add_faults(faults: FaultCounts, more: FaultCounts) -> None:
         faults[kind] = (armed + counts[0], fired + counts[1], effective + counts[2])
 
 
-def _sweep(name: str, done: Sequence[Done]) -> SweepResult:
+def _sweep(name: str, done: Sequence[JobDone]) -> SweepResult:
     faults: FaultCounts = {}
     exercised: dict[str, bool] = dict.fromkeys(scenario(name).must_exercise, False)
     for each in done:

@@ -16,7 +16,7 @@ from kraftsim.lab.campaign.campaign_job import (
     USUAL,
     VIOLATED,
     CampaignJob,
-    Done,
+    JobDone,
     Terms,
     jobs_of,
     names_of,
@@ -29,7 +29,7 @@ from kraftsim.lab.campaign.worker_pool import WorkerPool
 # be resumed.
 
 
-class Journal:
+class SweepJournal:
     """The finished seeds, all with the same parameters.
 
     Use as a context manager; a torn last line of a killed campaign is truncated.
@@ -42,7 +42,7 @@ class Journal:
         fails.
         """
         self._path = path
-        self.done: dict[tuple[str, int], Done] = {}
+        self.done: dict[tuple[str, int], JobDone] = {}
         data = path.read_bytes() if path.exists() else b""
         whole = data[: data.rfind(b"\n") + 1]
         lines = whole.splitlines()
@@ -53,31 +53,31 @@ class Journal:
                     "other settings or other work"
                 )
             for line in lines[1:]:
-                done = msgspec.json.decode(line, type=Done)
+                done = msgspec.json.decode(line, type=JobDone)
                 self.done[done.key] = done
         except msgspec.DecodeError as error:
             raise ValueError(f"{path} is not a journal of a campaign: {error}") from error
         path.write_bytes(whole or msgspec.json.encode(terms) + b"\n")
         self._file: IO[bytes] = path.open("ab")
 
-    def __enter__(self) -> "Journal":
+    def __enter__(self) -> "SweepJournal":
         return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def add(self, done: Done) -> None:
+    def add(self, done: JobDone) -> None:
         """Append a finished seed."""
         self._file.write(msgspec.json.encode(done) + b"\n")
         self._file.flush()
 
 
 REPORT_SECONDS = 0.5
-Report = Callable[["Progress"], None]
+Report = Callable[["SweepProgress"], None]
 
 
 @dataclass(kw_only=True, slots=True)
-class Progress:
+class SweepProgress:
     """The progress of a campaign. `faults` sums armed, fired and effective by kind."""
 
     total: int
@@ -89,7 +89,7 @@ class Progress:
     failed: int = 0
     faults: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
-    def add(self, done: Done) -> None:
+    def add(self, done: JobDone) -> None:
         """Count a seed."""
         self.seeds += 1
         self.cpu_seconds += done.cpu_seconds
@@ -142,7 +142,7 @@ def campaign(
     if journal is None:
         course.run(count, is_over)
     else:
-        with Journal(journal, terms) as book:
+        with SweepJournal(journal, terms) as book:
             course.resume(book)
             course.run(count, is_over)
     return summary(names_of(pending_jobs), course.outcome())
@@ -168,11 +168,11 @@ class _Course:
         self._keep_going = keep_going
         self._report = report
         self._last_place = len(pending_jobs)
-        self._done: dict[Key, Done] = {}
-        self._book: Journal | None = None
-        self._progress = Progress(total=len(pending_jobs))
+        self._done: dict[Key, JobDone] = {}
+        self._book: SweepJournal | None = None
+        self._progress = SweepProgress(total=len(pending_jobs))
 
-    def resume(self, book: Journal) -> None:
+    def resume(self, book: SweepJournal) -> None:
         """Take the results of a journal, and append new ones to it."""
         self._book = book
         for key, done in book.done.items():
@@ -193,7 +193,7 @@ class _Course:
                 self._take(worker_pool)
         self._tell()
 
-    def outcome(self) -> list[Done]:
+    def outcome(self) -> list[JobDone]:
         """Return the results in the order of the seeds, up to the end of the campaign."""
         return [
             self._done[key]
@@ -208,7 +208,7 @@ class _Course:
                 self._book.add(done)
         self._tell()
 
-    def _add(self, key: Key, done: Done) -> None:
+    def _add(self, key: Key, done: JobDone) -> None:
         self._done[key] = done
         self._progress.add(done)
         if done.result.outcome == VIOLATED and not self._keep_going:

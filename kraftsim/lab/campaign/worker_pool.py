@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
-from kraftsim.lab.campaign.campaign_job import CampaignJob, Done, broken, run_job_safely
+from kraftsim.lab.campaign.campaign_job import CampaignJob, JobDone, broken, run_job_safely
 
 AHEAD = 2
 """How many seeds are queued at a worker, so that it need not wait for the next one."""
@@ -80,7 +80,7 @@ class WorkerPool:
         worker.pending_jobs.append(job)
         worker.connection.send(job)
 
-    def take(self, timeout_seconds: float | None = None) -> list[tuple[CampaignJob, Done]]:
+    def take(self, timeout_seconds: float | None = None) -> list[tuple[CampaignJob, JobDone]]:
         """Return the jobs that finished since the last call; waits for at least one, at most so
         long.
         """
@@ -95,15 +95,15 @@ class WorkerPool:
         )
         return [self._receive(worker) for worker in self._workers if worker.connection in ready]
 
-    def _receive(self, worker: Worker) -> tuple[CampaignJob, Done]:
+    def _receive(self, worker: Worker) -> tuple[CampaignJob, JobDone]:
         try:
             done = worker.connection.recv()
         except (EOFError, OSError):
             return self._replace(worker)
-        assert isinstance(done, Done), "a worker answers each job"
+        assert isinstance(done, JobDone), "a worker answers each job"
         return worker.pending_jobs.popleft(), done
 
-    def _replace(self, worker: Worker) -> tuple[CampaignJob, Done]:
+    def _replace(self, worker: Worker) -> tuple[CampaignJob, JobDone]:
         """Replace a worker that died; its current seed is lost, its queued seeds are not."""
         worker.process.join()
         lost, *left = worker.pending_jobs

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """`doubled`: records more than once in the log.
 
     `lost`: acknowledged, but not in the log. `missing`: neither acknowledged nor in the log.

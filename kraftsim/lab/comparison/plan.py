@@ -50,7 +50,7 @@ class Mishap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ComparisonPlan:
     """A workload and its mishaps."""
 
     seed: int
@@ -61,7 +61,7 @@ class Plan:
     bursts: tuple[int, ...] = BURSTS
 
 
-def draw_plan(seed: int, random: "Random") -> Plan:
+def draw_plan(seed: int, random: "Random") -> ComparisonPlan:
     """Draw up to two kills and a pause of brokers, broken connections, a zombie, and a writer that
     pauses too long.
     """
@@ -112,7 +112,7 @@ def draw_plan(seed: int, random: "Random") -> Plan:
                 duration_ms=EXPIRE_MS + random.randint(1000, 3000),
             )
         )
-    return Plan(
+    return ComparisonPlan(
         seed=seed,
         mishaps=tuple(sorted(mishaps, key=lambda each: (each.at_ms, each.kind, each.target))),
     )

@@ -12,13 +12,13 @@ from typing import Final
 from kraftsim.clients.events import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.lab.comparison.applications import Application, Fenced
-from kraftsim.lab.comparison.outcome import Outcome, count_logs, longest_silence_ms
+from kraftsim.lab.comparison.outcome import ComparisonOutcome, count_logs, longest_silence_ms
 from kraftsim.lab.comparison.plan import (
     AFTERWARDS_RECORDS,
     BROKERS,
+    ComparisonPlan,
     Mishap,
     MishapKind,
-    Plan,
     draw_plan,
 )
 from kraftsim.lab.comparison.sides import Side, side_of
@@ -85,7 +85,7 @@ class WriterInstance:
 class Run:
     """One run in progress."""
 
-    def __init__(self, system: System, plan: Plan, simulation: Simulation) -> None:
+    def __init__(self, system: System, plan: ComparisonPlan, simulation: Simulation) -> None:
         self.counts = Counts()
         self.instances: list[WriterInstance] = []
         self.logs: dict[int, list[str]] = {}
@@ -99,7 +99,7 @@ class Run:
         simulation.observe(self._observe, OBSERVED)
         self.side: Side = side_of(system, simulation, plan)
 
-    def run(self) -> Outcome:
+    def run(self) -> ComparisonOutcome:
         """Run the plan to its end, and count."""
         simulation = self._simulation
         simulation.run_until(self.side.ready(), READY_SECONDS)
@@ -312,13 +312,13 @@ class Run:
             if writer not in resting
         }
 
-    def _outcome(self, logs: dict[int, list[str]], finished_ms: int) -> Outcome:
+    def _outcome(self, logs: dict[int, list[str]], finished_ms: int) -> ComparisonOutcome:
         counts = self.counts
         counted = count_logs(logs, self._plan.records_each, counts.acknowledged)
         troubles = [f"{each.host}: {each.message}" for each in self._simulation.troubles] + list(
             self.side.failures
         )
-        return Outcome(
+        return ComparisonOutcome(
             system=self._system.name,
             seed=self._plan.seed,
             records=self._plan.writers * self._plan.records_each,
@@ -339,12 +339,12 @@ class Run:
         )
 
 
-def plan_of(seed: int) -> Plan:
+def plan_of(seed: int) -> ComparisonPlan:
     """Draw the plan of a seed."""
     return draw_plan(seed, Random(f"comparison/{seed}"))
 
 
-def run(system: System, plan: Plan) -> Outcome:
+def run(system: System, plan: ComparisonPlan) -> ComparisonOutcome:
     """Run one plan over one design."""
     with collected_after(), Simulation(plan.seed) as simulation:
         return Run(system, plan, simulation).run()

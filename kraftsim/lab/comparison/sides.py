@@ -19,7 +19,7 @@ from kraftsim.lab.comparison.applications import (
     LeasingApplication,
     TransactionalApplication,
 )
-from kraftsim.lab.comparison.plan import BROKERS, Plan
+from kraftsim.lab.comparison.plan import BROKERS, ComparisonPlan
 from kraftsim.lab.comparison.systems import System, Writing
 from kraftsim.lease_pid.client import read_all
 from kraftsim.world.simulated import Host, Simulation
@@ -72,7 +72,7 @@ class Side(Protocol):
 class KafkaSide:
     """Three brokers and a controller of a release, with the settings of a design."""
 
-    def __init__(self, system: System, simulation: Simulation, plan: Plan) -> None:
+    def __init__(self, system: System, simulation: Simulation, plan: ComparisonPlan) -> None:
         spec = ClusterSpec(
             brokers=BROKERS,
             release=system.release,
@@ -142,7 +142,7 @@ class KafkaSide:
 class LeaseSide:
     """Three servers of lease_pid and a ZooKeeper."""
 
-    def __init__(self, system: System, simulation: Simulation, plan: Plan) -> None:
+    def __init__(self, system: System, simulation: Simulation, plan: ComparisonPlan) -> None:
         self._simulation = simulation
         properties = {
             "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -193,7 +193,7 @@ class LeaseSide:
         return application.client.connections.requests_sent
 
 
-def side_of(system: System, simulation: Simulation, plan: Plan) -> Side:
+def side_of(system: System, simulation: Simulation, plan: ComparisonPlan) -> Side:
     """Create the cluster of a design in a simulation."""
     return (
         LeaseSide(system, simulation, plan)

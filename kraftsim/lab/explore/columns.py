@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kraftsim.lab.explore.trace import Row
+from kraftsim.lab.explore.trace import TraceRow
 
 TIME_WIDTH: Final = 9
 COLUMN_MIN: Final = 18
@@ -35,7 +35,7 @@ def fitting(names: Sequence[str], width: int) -> int:
     return max(1, min(len(names), (width - TIME_WIDTH) // COLUMN_MIN))
 
 
-def laid_out(rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[list[Piece]]:
+def laid_out(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterator[list[Piece]]:
     """Yield the lines: times on the left, then one column per name; rows without a column span the
     whole width.
     """
@@ -57,7 +57,7 @@ def laid_out(rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[
                 lines += 1
 
 
-def _across(row: Row, width: int) -> Iterator[list[Piece]]:
+def _across(row: TraceRow, width: int) -> Iterator[list[Piece]]:
     assert row.across is not None, "it stands across"
     style = "bad" if row.across.startswith("VIOLATED") else "fault"
     ahead = " " * (len(row.across) - len(row.across.lstrip()))
@@ -75,7 +75,7 @@ def _across(row: Row, width: int) -> Iterator[list[Piece]]:
         ]
 
 
-def _cells(row: Row, names: Sequence[str], room: int) -> Iterator[list[Piece]]:
+def _cells(row: TraceRow, names: Sequence[str], room: int) -> Iterator[list[Piece]]:
     wrapped = {
         name: [line for word in row.cells.get(name, ()) for line in textwrap.wrap(word, room - 1)]
         for name in names
@@ -95,5 +95,5 @@ def _style(word: str) -> str:
     return next((style for start, style in STYLES if start in word), "")
 
 
-def _time(row: Row) -> str:
+def _time(row: TraceRow) -> str:
     return f"{row.at_ns / 1e9:.3f}"

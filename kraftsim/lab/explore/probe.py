@@ -25,7 +25,7 @@ LIVENESS: Final = "recovers-after-heal"
 """The one invariant with several kinds of violations: the message has what did not settle."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class ProbeFinding(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """The way in which a run failed: an invariant was violated, or the scenario was aborted.
 
     `trouble` is a message without its numbers: of what aborted the scenario, or of what did not
@@ -46,7 +46,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     targets `affected`.
     """
 
-    found: tuple[Finding, ...]
+    found: tuple[ProbeFinding, ...]
     found_at_ns: tuple[int, ...]
     messages: tuple[str, ...]
     fired: tuple[int, ...]
@@ -55,13 +55,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ended_at_ns: int
     cpu_seconds: float
 
-    def at_ns(self, finding: Finding) -> int | None:
+    def at_ns(self, finding: ProbeFinding) -> int | None:
         """Return the time at which a finding was first made; None if it was not."""
         return self.found_at_ns[self.found.index(finding)] if finding in self.found else None
 
 
 def probe(
-    request: RunRequest, *, wanted: Finding | None = None, until_ns: int | None = None
+    request: RunRequest, *, wanted: ProbeFinding | None = None, until_ns: int | None = None
 ) -> Seen:
     """Run a request until its end, until the wanted finding is made, or until a virtual time: a run
     that has not failed by then counts as ok.
@@ -116,8 +116,8 @@ def _without_frames(request: RunRequest) -> RunRequest:
     return replace(request, settings={**request.settings, FRAME_EVENTS: "false"})
 
 
-def _finding(invariant: str, message: str) -> Finding:
-    return Finding(
+def _finding(invariant: str, message: str) -> ProbeFinding:
+    return ProbeFinding(
         invariant=invariant, trouble=without_numbers(message) if invariant == LIVENESS else None
     )
 
@@ -129,7 +129,7 @@ def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
         assert each.at_ns is not None, "the simulation recorded it"
         watch.emit(_finding(each.invariant, each.message), each.at_ns, each.message)
     if trouble is not None:
-        watch.emit(Finding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
+        watch.emit(ProbeFinding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
     if watch.is_content:
         return
     if trouble is None or not simulation.violations:
@@ -158,10 +158,12 @@ def _fired(injections: tuple[Injection, ...]) -> list[tuple[int, Injection]]:
 class _Watch:
     """Collects findings during a run, and stops it when the result is known."""
 
-    def __init__(self, simulation: Simulation, request: RunRequest, wanted: Finding | None) -> None:
+    def __init__(
+        self, simulation: Simulation, request: RunRequest, wanted: ProbeFinding | None
+    ) -> None:
         self.oracle = Oracle(must_exercise=request.scenario.must_exercise)
-        self.found: dict[Finding, int] = {}
-        self.messages: dict[Finding, str] = {}
+        self.found: dict[ProbeFinding, int] = {}
+        self.messages: dict[ProbeFinding, str] = {}
         self._wanted = wanted
         self._simulation = simulation
         simulation.observe(self._examine)
@@ -171,7 +173,7 @@ class _Watch:
         """Return whether the wanted finding was made."""
         return self._wanted in self.found
 
-    def emit(self, finding: Finding, at_ns: int, message: str) -> None:
+    def emit(self, finding: ProbeFinding, at_ns: int, message: str) -> None:
         """Keep a finding, the first of its kind."""
         self.found.setdefault(finding, at_ns)
         self.messages.setdefault(finding, message)

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from kraftsim.invariants.invariant import INVARIANTS
-from kraftsim.lab.explore.probe import Finding, Seen, probe
+from kraftsim.lab.explore.probe import ProbeFinding, Seen, probe
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.simpler import fewer, simpler_faults
-from kraftsim.lab.explore.trials import BudgetSpent, Candidate, Cost, Trials, processes
+from kraftsim.lab.explore.trials import BudgetSpent, Cost, TrialCandidate, Trials, processes
 from kraftsim.lab.faults.fault import Fault
 
 LENGTH: Final = "work_ms"
@@ -51,9 +51,9 @@ class Shrunken(msgspec.Struct, frozen=True, kw_only=True):
     known.
     """
 
-    finding: Finding
+    finding: ProbeFinding
     message: str
-    candidate: Candidate
+    candidate: TrialCandidate
     faults_before: int
     seen: Seen
     found_at_ns: int
@@ -81,7 +81,7 @@ def shrink(
     first = probe(request)
     wanted = chosen_finding(first, invariant)
     spec = request.spec(port=1)
-    start = Candidate(
+    start = TrialCandidate(
         faults=request.schedule(),
         workload=request.work(),
         controllers=spec.controllers,
@@ -113,7 +113,7 @@ def shrink(
     )
 
 
-def chosen_finding(seen: Seen, invariant: str | None = None) -> Finding:
+def chosen_finding(seen: Seen, invariant: str | None = None) -> ProbeFinding:
     """Return the finding to keep: the requested one, else the first that ends a run, else the
     first.
 
@@ -144,8 +144,8 @@ class _Steps:
 
     def __init__(
         self,
-        start: Candidate,
-        wanted: Finding,
+        start: TrialCandidate,
+        wanted: ProbeFinding,
         request: RunRequest,
         on_progress: Callable[[Progress], None] | None,
         budget_seconds: float,
@@ -194,7 +194,7 @@ class _Steps:
             for self._step, step in steps:
                 step()
 
-    def _take(self, candidates: Iterable[Candidate]) -> tuple[int, tuple[int, ...]] | None:
+    def _take(self, candidates: Iterable[TrialCandidate]) -> tuple[int, tuple[int, ...]] | None:
         """Continue with the first candidate that still fails, if there is one, without its faults
         that did not fire before that.
 
@@ -244,7 +244,7 @@ class _Steps:
                 first = sum(each < lacking for each in taken[1])
             size = min(size // 2, len(self.best.faults))
 
-    def _without(self, first: int, size: int) -> Iterator[Candidate]:
+    def _without(self, first: int, size: int) -> Iterator[TrialCandidate]:
         """Yield the candidates without so many adjacent faults, from a position on."""
         faults = self.best.faults
         for place in range(first, len(faults), size):
@@ -258,7 +258,7 @@ class _Steps:
             ):
                 place += 1
 
-    def _with(self, place: int, fault: Fault) -> Candidate:
+    def _with(self, place: int, fault: Fault) -> TrialCandidate:
         faults = self.best.faults
         return msgspec.structs.replace(
             self.best, faults=(*faults[:place], fault, *faults[place + 1 :])

@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     fields: Fields
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class TraceRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row: text across the width, or a cell for the column of each node.
 
     `down` are nodes that are down.
@@ -149,11 +149,13 @@ def columns_of(entries: Iterable[Entry]) -> list[str]:
     )
 
 
-def rows_of(entries: Sequence[Entry], *, step_ms: float, with_final: bool = False) -> list[Row]:
+def rows_of(
+    entries: Sequence[Entry], *, step_ms: float, with_final: bool = False
+) -> list[TraceRow]:
     """Return rows: entries of one step of time share one, unless there was a fault at a node in
     between.
     """
-    rows: list[Row] = []
+    rows: list[TraceRow] = []
     waiting: list[Entry] = []
     down: dict[str, None] = {}
     for entry in entries:
@@ -172,7 +174,7 @@ def rows_of(entries: Sequence[Entry], *, step_ms: float, with_final: bool = Fals
                 f"{' '.join(f'{name}={value}' for name, value in entry.fields.items())}",
             )
             rows.append(
-                Row(
+                TraceRow(
                     at_ns=entry.at_ns,
                     across=across.format(**entry.fields),
                     cells={},
@@ -186,7 +188,7 @@ def rows_of(entries: Sequence[Entry], *, step_ms: float, with_final: bool = Fals
     return rows
 
 
-def _row(entries: Sequence[Entry], down: dict[str, None]) -> Row:
+def _row(entries: Sequence[Entry], down: dict[str, None]) -> TraceRow:
     """Return the row of some entries; nodes that died in it are down from then on."""
     by_node: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -196,7 +198,7 @@ def _row(entries: Sequence[Entry], down: dict[str, None]) -> Row:
         elif entry.kind == "NodeStarted":
             down.pop(entry.node, None)
     cells = {node: tuple(_words(found)) for node, found in by_node.items()}
-    return Row(at_ns=entries[0].at_ns, across=None, cells=cells, down=tuple(down))
+    return TraceRow(at_ns=entries[0].at_ns, across=None, cells=cells, down=tuple(down))
 
 
 def _words(entries: Sequence[Entry]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.lab.explore.probe import Finding, Seen, probe
+from kraftsim.lab.explore.probe import ProbeFinding, Seen, probe
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.faults.fault import Fault
 
@@ -26,7 +26,7 @@ little more, counts as not failing.
 PATIENCE_NS: Final = 1_000_000_000
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class TrialCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a run that shrinking reduces."""
 
     faults: tuple[Fault, ...]
@@ -69,7 +69,7 @@ class Trials:
     def __init__(
         self,
         base: RunRequest,
-        wanted: Finding,
+        wanted: ProbeFinding,
         *,
         pool: ProcessPoolExecutor | None,
         jobs: int,
@@ -88,8 +88,8 @@ class Trials:
         self._outcomes: dict[bytes, Seen] = {}
 
     def first_that_fails(
-        self, candidates: Iterable[Candidate]
-    ) -> tuple[int, Candidate, Seen] | None:
+        self, candidates: Iterable[TrialCandidate]
+    ) -> tuple[int, TrialCandidate, Seen] | None:
         """Return the first candidate that still shows the finding, its position, and its result;
         None if none does.
 
@@ -109,7 +109,7 @@ class Trials:
                     return place, candidate, seen
         return None
 
-    def _forget(self, candidates: Iterable[Candidate]) -> None:
+    def _forget(self, candidates: Iterable[TrialCandidate]) -> None:
         """Drop the results that a single process would not have computed."""
         for each in candidates:
             self._outcomes.pop(each.key, None)
@@ -119,7 +119,7 @@ class Trials:
         assert found_at_ns is not None, "it failed"
         self.patience_ns = int(found_at_ns * PATIENCE) + PATIENCE_NS
 
-    def _run(self, batch: list[Candidate]) -> list[Seen]:
+    def _run(self, batch: list[TrialCandidate]) -> list[Seen]:
         """Return the result of each candidate, from the cache if it was run before."""
         new = {each.key: each for each in batch if each.key not in self._outcomes}
         self.cost.remembered += len(batch) - len(new)

@@ -17,7 +17,7 @@ Moment = Literal["before", "after"]
 
 
 @dataclass(kw_only=True, slots=True)
-class Tally:
+class EffectTally:
     """Counts for one kind of fault.
 
     A campaign in which a kind is never effective does not test it.
@@ -48,11 +48,11 @@ def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Injecti
     return injection
 
 
-def tally(injections: Iterable[Injection]) -> dict[str, Tally]:
+def tally(injections: Iterable[Injection]) -> dict[str, EffectTally]:
     """Count armed faults per kind, sorted by kind."""
-    counts: dict[str, Tally] = {}
+    counts: dict[str, EffectTally] = {}
     for injection in sorted(injections, key=lambda injection: injection.fault.kind):
-        count = counts.setdefault(injection.fault.kind, Tally())
+        count = counts.setdefault(injection.fault.kind, EffectTally())
         count.armed += 1
         count.fired += injection.has_fired
         count.bit += injection.is_effective

@@ -40,7 +40,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class FaultMoment:
     """An event at an interesting moment of a role's node, and about how often it occurs; `is_only`:
     never at another role.
     """
@@ -86,7 +86,7 @@ class FaultSpace:
     links: tuple[tuple[str, str], ...]
     apis: tuple[Api, ...] = ()
     files: tuple[Files, ...] = ()
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[FaultMoment, ...] = ()
     lasting_states: tuple[LastingState, ...] = ()
     may_lose: Mapping[DataLoss, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, Between | OneOf] = field(default_factory=dict)
@@ -186,30 +186,30 @@ PARTITION_FILES = (Files(FileClass.PARTITION_LOG, BROKERS, ("write",), 200),)
 ZOOKEEPER_FILES = (Files(FileClass.ZOOKEEPER_LOG, ZOOKEEPER, ("write", "flush"), 40),)
 
 CONTROLLER_MOMENTS = (
-    Moment("MetadataAppended", CONTROLLERS, 60),
-    Moment("MetadataAppended", CONTROLLERS, 6, {"record_kinds": "ProducerIdsRecord"}),
-    Moment("HighWatermarkMoved", CONTROLLERS, 60, {"is_leader": True}),
-    Moment("ProducerIdBlockAllocated", CONTROLLERS, 6),
-    Moment("BrokerRegistered", CONTROLLERS, 5),
-    Moment("BrokerUnfenced", CONTROLLERS, 5),
+    FaultMoment("MetadataAppended", CONTROLLERS, 60),
+    FaultMoment("MetadataAppended", CONTROLLERS, 6, {"record_kinds": "ProducerIdsRecord"}),
+    FaultMoment("HighWatermarkMoved", CONTROLLERS, 60, {"is_leader": True}),
+    FaultMoment("ProducerIdBlockAllocated", CONTROLLERS, 6),
+    FaultMoment("BrokerRegistered", CONTROLLERS, 5),
+    FaultMoment("BrokerUnfenced", CONTROLLERS, 5),
 )
 QUORUM_MOMENTS = (
-    Moment("ControllerElected", CONTROLLERS, 3),
-    Moment("ControllerResigned", CONTROLLERS, 3),
-    Moment("VoteAnswered", CONTROLLERS, 6, {"is_granted": True, "is_pre_vote": False}),
-    Moment("VoteSent", CONTROLLERS, 6),
-    Moment("MetadataWritten", CONTROLLERS, 120, is_only=False),
-    Moment("MetadataTruncated", CONTROLLERS, 2, is_only=False),
-    Moment("MetadataReverted", CONTROLLERS, 2),
+    FaultMoment("ControllerElected", CONTROLLERS, 3),
+    FaultMoment("ControllerResigned", CONTROLLERS, 3),
+    FaultMoment("VoteAnswered", CONTROLLERS, 6, {"is_granted": True, "is_pre_vote": False}),
+    FaultMoment("VoteSent", CONTROLLERS, 6),
+    FaultMoment("MetadataWritten", CONTROLLERS, 120, is_only=False),
+    FaultMoment("MetadataTruncated", CONTROLLERS, 2, is_only=False),
+    FaultMoment("MetadataReverted", CONTROLLERS, 2),
 )
 SNAPSHOT_MOMENTS = (
-    Moment("SnapshotWritten", CONTROLLERS, 6, is_only=False),
-    Moment("SnapshotLoaded", CONTROLLERS, 2, is_only=False),
+    FaultMoment("SnapshotWritten", CONTROLLERS, 6, is_only=False),
+    FaultMoment("SnapshotLoaded", CONTROLLERS, 2, is_only=False),
 )
 BROKER_MOMENTS = (
-    Moment("ProducerIdBlockRequested", BROKERS, 4),
-    Moment("ProducerIdBlockReceived", BROKERS, 4),
-    Moment("BrokerEpochReceived", BROKERS, 2),
+    FaultMoment("ProducerIdBlockRequested", BROKERS, 4),
+    FaultMoment("ProducerIdBlockReceived", BROKERS, 4),
+    FaultMoment("BrokerEpochReceived", BROKERS, 2),
 )
 CONTROLLER_STATES = (
     LastingState(("leader",), CONTROLLERS, 3),
@@ -228,18 +228,18 @@ QUORUM_STATES = (
 )
 BROKER_STATES = (LastingState(("asking-for-block",), BROKERS, 4),)
 PARTITION_MOMENTS = (
-    Moment("BatchAppended", BROKERS, 200),
-    Moment("LeaderElected", BROKERS, 8),
-    Moment("DuplicateAnswered", BROKERS, 2),
+    FaultMoment("BatchAppended", BROKERS, 200),
+    FaultMoment("LeaderElected", BROKERS, 8),
+    FaultMoment("DuplicateAnswered", BROKERS, 2),
 )
 REPLICATION_MOMENTS = (
-    Moment("BatchReplicated", BROKERS, 400),
-    Moment("PartitionHighWatermarkMoved", BROKERS, 200, {"is_leader": True}),
-    Moment("PartitionHighWatermarkMoved", BROKERS, 400, {"is_leader": False}),
-    Moment("LeaderFollowed", BROKERS, 20),
-    Moment("IsrChangeAsked", BROKERS, 8),
-    Moment("IsrChanged", BROKERS, 8),
-    Moment("PartitionTruncated", BROKERS, 3),
+    FaultMoment("BatchReplicated", BROKERS, 400),
+    FaultMoment("PartitionHighWatermarkMoved", BROKERS, 200, {"is_leader": True}),
+    FaultMoment("PartitionHighWatermarkMoved", BROKERS, 400, {"is_leader": False}),
+    FaultMoment("LeaderFollowed", BROKERS, 20),
+    FaultMoment("IsrChangeAsked", BROKERS, 8),
+    FaultMoment("IsrChanged", BROKERS, 8),
+    FaultMoment("PartitionTruncated", BROKERS, 3),
 )
 QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.timeout.ms": Between(300, 1500),
@@ -260,14 +260,14 @@ ZOOKEEPER_MODE_APIS = (
     Api(FETCH, BROKERS, BROKERS, 400),
 )
 ZOOKEEPER_MODE_MOMENTS = (
-    Moment("ZookeeperControllerElected", BROKERS, 3),
-    Moment("ZookeeperControllerReady", BROKERS, 3),
-    Moment("BrokerLeft", BROKERS, 4),
-    Moment("BrokerJoined", BROKERS, 8),
-    Moment("BrokerSessionLost", BROKERS, 2),
-    Moment("ProducerIdBlockAllocated", BROKERS, 6),
-    Moment("ZnodeChanged", ZOOKEEPER, 300),
-    Moment("ZookeeperSessionEnded", ZOOKEEPER, 4),
+    FaultMoment("ZookeeperControllerElected", BROKERS, 3),
+    FaultMoment("ZookeeperControllerReady", BROKERS, 3),
+    FaultMoment("BrokerLeft", BROKERS, 4),
+    FaultMoment("BrokerJoined", BROKERS, 8),
+    FaultMoment("BrokerSessionLost", BROKERS, 2),
+    FaultMoment("ProducerIdBlockAllocated", BROKERS, 6),
+    FaultMoment("ZnodeChanged", ZOOKEEPER, 300),
+    FaultMoment("ZookeeperSessionEnded", ZOOKEEPER, 4),
 )
 ZOOKEEPER_SETTINGS: Mapping[str, Between | OneOf] = {
     "zookeeper.session.timeout.ms": Between(2000, 6000),

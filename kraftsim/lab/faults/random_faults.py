@@ -28,10 +28,10 @@ from kraftsim.lab.faults.fault import (
 from kraftsim.lab.faults.fault_space import (
     CONTROLLERS,
     Api,
+    FaultMoment,
     FaultSpace,
     Files,
     LastingState,
-    Moment,
 )
 from kraftsim.lab.faults.targets import BOTH_WAYS, LEADER_TARGET, ONE_WAY
 from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState, Trigger
@@ -379,7 +379,7 @@ class _Draw:
             moment=self._pick(("before", "after")),
         )
 
-    def _event(self, moment: Moment, host: str | None) -> OnEvent:
+    def _event(self, moment: FaultMoment, host: str | None) -> OnEvent:
         return OnEvent(
             kind=moment.kind, host=host, nth=self._nth(moment.times_max), fields=dict(moment.fields)
         )

@@ -158,55 +158,55 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TriggerState:
     """A state: its description, and the condition on the tracked facts of a node."""
 
     about: str
     holds: Callable[[NodeFacts], bool]
 
 
-STATES: dict[str, State] = {
-    LEADER: State("leads the metadata quorum", lambda facts: facts.role == "Leader"),
-    "candidate": State(
+STATES: dict[str, TriggerState] = {
+    LEADER: TriggerState("leads the metadata quorum", lambda facts: facts.role == "Leader"),
+    "candidate": TriggerState(
         "requests votes from the other voters",
         lambda facts: facts.role in ("Candidate", "Prospective"),
     ),
-    "follower": State(
+    "follower": TriggerState(
         "follows a leader of the metadata quorum", lambda facts: facts.role == "Follower"
     ),
-    "without-leader": State(
+    "without-leader": TriggerState(
         "knows no leader of the metadata quorum",
         lambda facts: facts.role in ("Candidate", "Prospective", "Unattached", "Resigned"),
     ),
-    "appended-not-committed": State(
+    "appended-not-committed": TriggerState(
         "leads and has appended records that are not committed",
         lambda facts: facts.role == "Leader" and facts.appended_end > facts.high_watermark,
     ),
-    "ids-not-committed": State(
+    "ids-not-committed": TriggerState(
         "leads and has allocated a block of producer ids whose record is not committed",
         lambda facts: facts.role == "Leader" and facts.ids_offset >= facts.high_watermark,
     ),
-    "written-not-flushed": State(
+    "written-not-flushed": TriggerState(
         "has records in its metadata log that are not flushed",
         lambda facts: facts.log_end > facts.flushed_end,
     ),
-    "replicated-not-committed": State(
+    "replicated-not-committed": TriggerState(
         "follows and has records above its high watermark",
         lambda facts: facts.role == "Follower" and facts.log_end > facts.high_watermark,
     ),
-    "vote-not-told": State(
+    "vote-not-told": TriggerState(
         "has granted a vote that it has not yet announced",
         lambda facts: facts.voted_epoch > facts.sent_vote_epoch,
     ),
-    "markers-missing": State(
+    "markers-missing": TriggerState(
         "coordinates a transaction in a prepare state whose markers are not all written",
         lambda facts: bool(facts.decided),
     ),
-    "asking-for-block": State(
+    "asking-for-block": TriggerState(
         "has requested a block of producer ids and has no answer yet",
         lambda facts: facts.is_asking_for_block,
     ),
-    ZOOKEEPER_CONTROLLER: State(
+    ZOOKEEPER_CONTROLLER: TriggerState(
         "has created /controller, and has not resigned",
         lambda facts: facts.zookeeper_controller_epoch != NO_EPOCH,
     ),

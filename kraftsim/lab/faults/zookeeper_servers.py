@@ -31,7 +31,7 @@ def server_of(injection: Injection) -> Found | None:
     return None if found is None or found[1].is_dead or not found[0].is_alive else found
 
 
-class Between(RequestInterceptor, Protocol):
+class ServersBetween(RequestInterceptor, Protocol):
     """The interceptor that is installed."""
 
     async def leave(self) -> None:
@@ -39,7 +39,7 @@ class Between(RequestInterceptor, Protocol):
         ...
 
 
-def intercept(injection: Injection, put: Callable[[ZookeeperServer], Between]) -> None:
+def intercept(injection: Injection, put: Callable[[ZookeeperServer], ServersBetween]) -> None:
     """Install an interceptor between the server and its clients for `duration_ms`, unless there is
     one.
     """

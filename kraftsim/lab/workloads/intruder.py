@@ -5,7 +5,7 @@ Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 """
 
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
-from kraftsim.clients.rules_producer_steps import Identity
+from kraftsim.clients.rules_producer_steps import ProducerIdentity
 from kraftsim.cluster.client_host import ClientHost
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
@@ -38,7 +38,7 @@ class Intruder:
         )
         self._connections = ClusterConnections(client_host.world, identity)
 
-    async def write(self, transactional_id: str, identity: Identity) -> ErrorCode:
+    async def write(self, transactional_id: str, identity: ProducerIdentity) -> ErrorCode:
         """Write one record into a transaction, as an older client does; return the leader's answer.
 
         Raises OSError kinds.
@@ -62,7 +62,7 @@ class Intruder:
         assert isinstance(answer, ProduceResponse), "Produce was asked"
         return error_of(answer.responses[0].partition_responses[0].error_code)
 
-    async def abort(self, identity: Identity) -> ErrorCode:
+    async def abort(self, identity: ProducerIdentity) -> ErrorCode:
         """End a transaction with WriteTxnMarkers; return the leader's answer.
 
         Raises OSError kinds.

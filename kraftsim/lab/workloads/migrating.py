@@ -31,7 +31,7 @@ ZOOKEEPER, MIGRATING, DUAL_WRITE, KRAFT, ENDED, BACK = (
 
 
 @dataclass(kw_only=True, slots=True)
-class Migration:
+class MigrationWorkload:
     """The migration of one cluster; `upgrade` restarts its nodes and waits until the cluster is
     healthy again.
     """

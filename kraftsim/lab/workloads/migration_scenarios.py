@@ -14,7 +14,7 @@ from kraftsim.cluster.spec import CONTROLLERS_MAX, FIRST_CONTROLLER_ID
 from kraftsim.cluster.workload import ProducerIdClient
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.migrating import ZOOKEEPER, Migration
+from kraftsim.lab.workloads.migrating import ZOOKEEPER, MigrationWorkload
 from kraftsim.lab.workloads.under_load import UnderLoad, while_clients_work
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Move:
     """A migration with running clients."""
 
     stage: ScenarioEnvironment
-    migration: Migration
+    migration: MigrationWorkload
     requester: ProducerIdClient
     ask: Callable[[], Awaitable[None]]
     """New clients request producer ids, as after each restart."""
@@ -78,7 +78,7 @@ def migration_scenario(
     """
 
     async def walk(load: UnderLoad) -> None:
-        migration = Migration(stage=load.stage, upgrade=load.upgrade)
+        migration = MigrationWorkload(stage=load.stage, upgrade=load.upgrade)
         await go(
             Move(stage=load.stage, migration=migration, requester=load.requester, ask=load.ask)
         )

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from kraftsim.clients.group_consumer import GroupConsumerClient
-from kraftsim.clients.rules_group_member import GroupSettings
+from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, TransactionalClient
@@ -39,7 +39,7 @@ class OffsetCommitWorkload:
             "keeper.1", TransactionalSettings(transactional_id="keeper"), names_member=False
         )
         consumer = client_host.group_consumer(
-            "keeper.2", GroupSettings(group_id=self.group_id, topics=(self.topic,))
+            "keeper.2", MemberSettings(group_id=self.group_id, topics=(self.topic,))
         )
 
         async def work() -> None:

@@ -18,7 +18,7 @@ from kraftsim.lab.workloads.sequence_rules import (
     Answer,
     Known,
     PartitionRules,
-    Written,
+    WrittenSequence,
 )
 from protocol.errors import ErrorCode
 
@@ -149,7 +149,7 @@ class RandomSequence:
         count = self.random.randint(1, RECORDS_MAX)
         if known is None:
             return self.random.choice(FIRST_SEQUENCES), count
-        former = [*known.batches[-REPEAT_MAX:]] or [Written(0, 1, 0)]
+        former = [*known.batches[-REPEAT_MAX:]] or [WrittenSequence(0, 1, 0)]
         match self.random.choice(
             ("next", "next", "next", "next", "again", "again", "last", "gap", "overlap", "anywhere")
         ):

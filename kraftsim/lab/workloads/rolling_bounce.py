@@ -21,7 +21,7 @@ from kraftsim.lab.workloads.upgrading import ContinuousTransformApp
 LOOK_SECONDS = 0.05
 
 
-class Kind(IntEnum):
+class BounceKind(IntEnum):
     """What a member runs as, in the order of the upgrade."""
 
     OLD = 0
@@ -43,8 +43,8 @@ class RollingBounceApp(ContinuousTransformApp):
     `kinds` maps the number of each member to its present kind.
     """
 
-    kinds: dict[int, Kind] = field(default_factory=dict)
-    _wanted: dict[int, Kind] = field(default_factory=dict)
+    kinds: dict[int, BounceKind] = field(default_factory=dict)
+    _wanted: dict[int, BounceKind] = field(default_factory=dict)
 
     async def copy(
         self, stage: ScenarioEnvironment, number: int, *, until: Callable[[], bool] = lambda: True
@@ -53,11 +53,11 @@ class RollingBounceApp(ContinuousTransformApp):
         everything is copied.
         """
         while not self._is_done:
-            kind = self._wanted.setdefault(number, Kind.OLD)
+            kind = self._wanted.setdefault(number, BounceKind.OLD)
             client_host = stage.client_host(
                 self._called(
                     f"copier-{number}"
-                    if kind is Kind.OLD
+                    if kind is BounceKind.OLD
                     else f"copier-{number}-{kind.name.lower()}"
                 )
             )
@@ -71,7 +71,9 @@ class RollingBounceApp(ContinuousTransformApp):
             self.transform_workers[number], self.kinds[number] = transform_worker, kind
             await client_host.run(transform_worker.live())
 
-    async def bounce(self, stage: ScenarioEnvironment, numbers: Sequence[int], kind: Kind) -> None:
+    async def bounce(
+        self, stage: ScenarioEnvironment, numbers: Sequence[int], kind: BounceKind
+    ) -> None:
         """Restart members as another kind, one after the other; each has restarted before the next
         one is stopped.
         """
@@ -97,10 +99,10 @@ class RollingBounceApp(ContinuousTransformApp):
         while not reached and not self._is_done:
             await stage.sleep(LOOK_SECONDS)
 
-    def settings_of(self, kind: Kind) -> TransformSettings:
+    def settings_of(self, kind: BounceKind) -> TransformSettings:
         """Return the settings of a member of a kind."""
-        variant = Variant.PER_THREAD if kind is Kind.PER_THREAD else Variant.PER_TASK
-        return replace(self.settings(is_old=kind is Kind.OLD), variant=variant)
+        variant = Variant.PER_THREAD if kind is BounceKind.PER_THREAD else Variant.PER_TASK
+        return replace(self.settings(is_old=kind is BounceKind.OLD), variant=variant)
 
-    def _is_over(self, number: int, kind: Kind) -> Callable[[], bool]:
+    def _is_over(self, number: int, kind: BounceKind) -> Callable[[], bool]:
         return lambda: self._is_done or self._wanted[number] is not kind

@@ -26,7 +26,7 @@ OLD_EPOCH: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenSequence:
     """A batch in the log."""
 
     base_sequence: int
@@ -44,7 +44,7 @@ class Known:
     """The state of a producer: the batches of its epoch, the newest last."""
 
     producer_epoch: int
-    batches: list[Written] = field(default_factory=list)
+    batches: list[WrittenSequence] = field(default_factory=list)
 
     @property
     def next_sequence(self) -> int:
@@ -117,7 +117,9 @@ class PartitionRules:
         known = self.known.get(batch.producer_id)
         if known is None or known.producer_epoch != batch.producer_epoch:
             known = self.known[batch.producer_id] = Known(batch.producer_epoch)
-        known.batches.append(Written(batch.base_sequence, len(batch.values), len(self.values)))
+        known.batches.append(
+            WrittenSequence(batch.base_sequence, len(batch.values), len(self.values))
+        )
         self.values.extend(batch.values)
         if batch.transactional_id is not None:
             self.open.add(batch.producer_id)

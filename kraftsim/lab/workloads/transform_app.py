@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kraftsim.clients.events_transactions import CopiesCounted, CopyExpected, CopyRead
-from kraftsim.clients.rules_group_member import COOPERATIVE_STICKY, RANGE, GroupSettings
+from kraftsim.clients.rules_group_member import COOPERATIVE_STICKY, RANGE, MemberSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.cluster.scenario import (
     LivenessLost,
@@ -272,7 +272,7 @@ class TransformApp:
         from the events.
         """
         client_host = stage.client_host(self._called("watcher"))
-        settings = GroupSettings(
+        settings = MemberSettings(
             group_id=f"{self.name}-watchers",
             topics=(self.output_topic,),
             session_timeout_ms=self.session_timeout_ms,
@@ -289,7 +289,7 @@ class TransformApp:
 
     def settings(self, *, is_old: bool = False) -> TransformSettings:
         """Return the settings of a member."""
-        group = GroupSettings(
+        group = MemberSettings(
             group_id=self.group_id,
             topics=(self.input_topic,),
             assignor=self.assignor,

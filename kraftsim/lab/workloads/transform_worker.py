@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.clients.reader import ReadRecord
-from kraftsim.clients.rules_group_member import OF_THREADS, GroupSettings
+from kraftsim.clients.rules_group_member import OF_THREADS, MemberSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
@@ -35,7 +35,7 @@ class Variant(StrEnum):
     PER_TASK = "a producer per task"
     PROBED = "a producer per thread once every member understands it, else per task"
     """By the version that the leader of the group returns (KIP-268): see
-    `GroupSettings.latest_version`.
+    `MemberSettings.latest_version`.
     """
 
 
@@ -59,7 +59,7 @@ class TransformSettings:
 
     input_topic: str
     output_topic: str
-    group: GroupSettings
+    group: MemberSettings
     variant: Variant = Variant.PER_THREAD
     transaction_timeout_ms: int = 10_000
     records_per_transaction: int = 20

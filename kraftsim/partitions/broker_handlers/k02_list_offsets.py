@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.found_record import (
-    Candidate,
+    FoundCandidate,
     FoundRecord,
     first_record,
     first_record_aside,
@@ -311,7 +311,7 @@ class _OpenSearch:
         """The row to fill in, if the search does not complete at once."""
         self.found: OffsetAnswer | Refusal | None = None
         self._hosted, self._timestamp, self._end_offset = hosted, timestamp, end_offset
-        self._candidate: Candidate | None = None
+        self._candidate: FoundCandidate | None = None
 
     def begin(self, broker: OffsetsBroker, bytes_max: int) -> int:
         """Search on the event loop within a budget of bytes; return what is left of it."""
@@ -367,12 +367,14 @@ class _OpenSearch:
         )
         self._advance(broker, lambda: next(self._search))
 
-    def _step(self, broker: OffsetsBroker, look: Callable[[Candidate], FoundRecord | None]) -> None:
+    def _step(
+        self, broker: OffsetsBroker, look: Callable[[FoundCandidate], FoundRecord | None]
+    ) -> None:
         candidate = self._candidate
         assert candidate is not None, "the search is not complete"
         self._advance(broker, lambda: self._search.send(look(candidate)))
 
-    def _advance(self, broker: OffsetsBroker, advance: Callable[[], Candidate]) -> None:
+    def _advance(self, broker: OffsetsBroker, advance: Callable[[], FoundCandidate]) -> None:
         try:
             self._candidate = advance()
         except StopIteration as end:

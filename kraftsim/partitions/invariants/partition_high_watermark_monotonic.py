@@ -13,7 +13,7 @@ from kraftsim.partitions.events import PartitionHighWatermarkMoved
 NAME = "partition-high-watermark-monotonic"
 
 
-class AlwaysHigher:
+class PartitionAlwaysHigher:
     """Tracks the latest high watermark of each leader in each of its epochs."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ INVARIANT = Invariant(
     rule="Within one leader epoch the high watermark of a partition leader never decreases.",
     source="KIP-207",
     watches=(PartitionHighWatermarkMoved,),
-    check=AlwaysHigher,
+    check=PartitionAlwaysHigher,
     examined=(
         "SELECT run, count(*) FROM partition_high_watermark_moved WHERE is_leader GROUP BY run"
     ),

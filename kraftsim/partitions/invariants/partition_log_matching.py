@@ -20,7 +20,7 @@ from kraftsim.server.events import SegmentsCleaned
 NAME = "partition-log-matching"
 
 
-class FirstWriting:
+class FirstWritingOfPartition:
     """Tracks the first batch that any replica wrote at each offset and leader epoch."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ INVARIANT = Invariant(
     "batches are equal.",
     source="KIP-101, KIP-279",
     watches=(BatchAppended, BatchReplicated, *CLEANED_WATCHES),
-    check=FirstWriting,
+    check=FirstWritingOfPartition,
     examined=f"WITH {_WRITTEN} SELECT run, count(*) FROM written GROUP BY run",
     # Only offsets with two different batches are compared: none in a clean run.
     violations=f"""

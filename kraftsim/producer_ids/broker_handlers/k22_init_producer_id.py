@@ -13,12 +13,12 @@ from typing import Final, Protocol
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
-from kraftsim.producer_ids.rules_block_clients import Waiting
+from kraftsim.producer_ids.rules_block_clients import WaitingRequest
 from kraftsim.producer_ids.rules_blocks import ProducerId
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.serving_broker import ConfiguredBroker, RunningBroker
 from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
-from kraftsim.transactions.transaction_coordinator import Identity, TransactionsBroker
+from kraftsim.transactions.transaction_coordinator import TransactionalIdentity, TransactionsBroker
 from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
@@ -50,7 +50,7 @@ def handle(broker: IdentifyingBroker, call: Call) -> Answer | Deferred:
     if request.transactional_id is not None:
         return _init(broker, call, request, request.transactional_id)
     claimed = broker.producer_ids.claim()
-    if not isinstance(claimed, Waiting):
+    if not isinstance(claimed, WaitingRequest):
         return _fresh(broker, call, claimed)
     later = Deferred()
     broker.producer_ids.wait(claimed, lambda result: _complete(broker, call, later, result))
@@ -85,7 +85,7 @@ def _init(
         else (request.producer_id, request.producer_epoch)
     )
 
-    def on_end(result: Identity | Refusal) -> None:
+    def on_end(result: TransactionalIdentity | Refusal) -> None:
         later.complete(_answer(broker, call, request, result))
 
     broker.transactions.init(transactional_id, request.transaction_timeout_ms, expected, on_end)
@@ -96,7 +96,7 @@ def _answer(
     broker: IdentifyingBroker,
     call: Call,
     request: InitProducerIdRequest,
-    result: Identity | Refusal,
+    result: TransactionalIdentity | Refusal,
 ) -> Answer:
     if isinstance(result, Refusal):
         emit_refusal(

@@ -33,7 +33,7 @@ Writer = tuple[str, int, int, int]
 """Topic, partition, producer id, producer epoch."""
 
 
-class Turns:
+class BatchTurns:
     """Tracks for each out-of-order batch its last rejection, and whether the preceding sequence has
     been appended since.
     """
@@ -163,7 +163,7 @@ INVARIANT = Invariant(
     "the batches before it are settled.",
     source="KAFKA-5494, KIP-360",
     watches=(RecordSent, ClientInitialized, RecordFailed, ProduceRefused, BatchAppended),
-    check=Turns,
+    check=BatchTurns,
     examined=f"""
         WITH {_PLAIN}, found AS (
             SELECT e.run FROM produce_refused AS e {_IS_PLAIN}

@@ -34,7 +34,7 @@ CANDIDATE, LOST, OTHER = "Candidate", "lost", "other"
 NS_PER_MS: Final = 1_000_000
 
 
-class Step:
+class ElectionStep:
     """One step of a process: a role change or a defeat."""
 
     __slots__ = ("defeats", "event_id", "kind", "leader_epoch", "pause_ms", "t_ns")
@@ -67,7 +67,7 @@ class KeptTimes:
         self._is_disturbed = False
         self._timers: dict[tuple[str, int], QuorumTimersSet] = {}
         self._timeouts: dict[tuple[str, int, int], int] = {}
-        self._steps: dict[tuple[str, int], tuple[Step, ...]] = {}
+        self._steps: dict[tuple[str, int], tuple[ElectionStep, ...]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process the mode of the run, a fault, timeouts, or the next step of a process."""
@@ -82,7 +82,7 @@ class KeptTimes:
             case ElectionOpened(leader_epoch=leader_epoch, timeout_ms=timeout_ms):
                 self._timeouts[*process, leader_epoch] = timeout_ms
             case RaftRoleChanged() | ElectionLost():
-                step = Step(envelope, event)
+                step = ElectionStep(envelope, event)
                 before = self._steps.get(process, ())
                 self._steps[process] = (*before[-1:], step)
                 if before:
@@ -94,7 +94,9 @@ class KeptTimes:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _examine_time(self, process: tuple[str, int], before: Step, step: Step) -> Violation | None:
+    def _examine_time(
+        self, process: tuple[str, int], before: ElectionStep, step: ElectionStep
+    ) -> Violation | None:
         timers = self._timers.get(process)
         if not self._has_begun or self._is_disturbed or timers is None or before.kind == OTHER:
             return None
@@ -120,7 +122,9 @@ class KeptTimes:
         )
         return self._findings.violation(step.event_id, message, before.event_id, step.event_id)
 
-    def _examine_count(self, node: str, before: tuple[Step, ...], step: Step) -> Violation | None:
+    def _examine_count(
+        self, node: str, before: tuple[ElectionStep, ...], step: ElectionStep
+    ) -> Violation | None:
         if [each.kind for each in (*before, step)] != [LOST, CANDIDATE, LOST]:
             return None
         self._findings.examined += 1

@@ -20,7 +20,7 @@ from kraftsim.server.security import (
 from kraftsim.server.security.config_guards import authorize_descriptions, authorize_own_alterations
 from kraftsim.server.security.exempt import ANY_BROKER, HANDED_ON
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, Guard, GuardTable, cluster_guard, completed
+from kraftsim.server.security.rights import AskedRights, Guard, GuardTable, cluster_guard, completed
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ from protocol.schema import Message
 # Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
 
 
-def authorize_markers(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_markers(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Either right is sufficient."""
     if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(
         AclOperation.CLUSTER_ACTION
@@ -55,18 +55,18 @@ OPERATIONS: Final = tuple(AclOperation)
 def with_authorized_operations(look: Guard[GuardedBroker]) -> Guard[GuardedBroker]:
     """Return a guard whose responses list only authorized operations."""
 
-    def look_and_filter(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+    def look_and_filter(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
         return completed(asked.call, look(asked), lambda answer: _filter_operations(asked, answer))
 
     return look_and_filter
 
 
-def pass_on(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def pass_on(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Every client is served."""
     return asked.pass_on()
 
 
-def _filter_operations(asked: Asked[GuardedBroker], answer: Message) -> None:
+def _filter_operations(asked: AskedRights[GuardedBroker], answer: Message) -> None:
     operations = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
     if operations != NOT_ASKED_FOR:
         may_look = asked.may_on_cluster(AclOperation.DESCRIBE)
@@ -90,7 +90,7 @@ def _filter_operations(asked: Asked[GuardedBroker], answer: Message) -> None:
 
 
 def _left(
-    asked: Asked[GuardedBroker], operations: int, resource: AclResourceType, name: str
+    asked: AskedRights[GuardedBroker], operations: int, resource: AclResourceType, name: str
 ) -> int:
     return sum(
         1 << operation

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.rules_authorization import CLUSTER_NAME
-from kraftsim.server.security.rights import Asked
+from kraftsim.server.security.rights import AskedRights
 from protocol.acls import AclOperation, AclResourceType
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ GUARDED_BY: Final = {
 }
 
 
-def authorize_descriptions(asked: Asked[N]) -> Answer | Deferred:
+def authorize_descriptions(asked: AskedRights[N]) -> Answer | Deferred:
     """Refuse unauthorized resources individually."""
     assert isinstance(asked.call.body, DescribeConfigsRequest), "dispatch decodes by API key"
 
@@ -61,17 +61,17 @@ def authorize_descriptions(asked: Asked[N]) -> Answer | Deferred:
     return _without(asked, AclOperation.DESCRIBE_CONFIGS, tuple(GUARDED_BY), row, "results")
 
 
-def authorize_own_alterations(asked: Asked[N]) -> Answer | Deferred:
+def authorize_own_alterations(asked: AskedRights[N]) -> Answer | Deferred:
     """A broker authorizes only changes of its loggers: everything else is forwarded."""
     return _look_at_alterations(asked, (int(ConfigResourceType.BROKER_LOGGER),))
 
 
-def authorize_alterations(asked: Asked[N]) -> Answer | Deferred:
+def authorize_alterations(asked: AskedRights[N]) -> Answer | Deferred:
     """Refuse unauthorized resources individually."""
     return _look_at_alterations(asked, tuple(GUARDED_BY))
 
 
-def _look_at_alterations(asked: Asked[N], kinds: tuple[int, ...]) -> Answer | Deferred:
+def _look_at_alterations(asked: AskedRights[N], kinds: tuple[int, ...]) -> Answer | Deferred:
     make = (
         AlterConfigsResourceResponse
         if isinstance(asked.call.body, AlterConfigsRequest)
@@ -92,7 +92,7 @@ def _look_at_alterations(asked: Asked[N], kinds: tuple[int, ...]) -> Answer | De
 
 
 def _without(
-    asked: Asked[N],
+    asked: AskedRights[N],
     operation: AclOperation,
     kinds: tuple[int, ...],
     row: Callable[[Message, Refusal], Message],

@@ -9,7 +9,7 @@ from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, split
+from kraftsim.server.security.rights import AskedRights, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -22,7 +22,7 @@ from protocol.schema import Message
 HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
 
 
-def authorize_heartbeat(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_heartbeat(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """A member needs READ on the group, and DESCRIBE on the topics that it subscribes to."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
@@ -35,7 +35,7 @@ def authorize_heartbeat(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on() if may else asked.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_descriptions(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually, and groups whose members have unauthorized
     topics.
     """
@@ -63,7 +63,7 @@ def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on_rest(rest, add)
 
 
-def _may_see(asked: Asked[GuardedBroker], group: DescribedGroup) -> bool:
+def _may_see(asked: AskedRights[GuardedBroker], group: DescribedGroup) -> bool:
     return all(
         asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic_name)
         for member in group.members

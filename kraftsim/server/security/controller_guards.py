@@ -12,7 +12,7 @@ from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.config_guards import authorize_alterations, authorize_descriptions
 from kraftsim.server.security.exempt import ANY_NODE
 from kraftsim.server.security.guarded_nodes import GuardedController
-from kraftsim.server.security.rights import Asked, Guard, GuardTable, cluster_guard, split
+from kraftsim.server.security.rights import AskedRights, Guard, GuardTable, cluster_guard, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -48,7 +48,7 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
     Source: ControllerApis.createTopics, KafkaApis.handleCreateTopicsRequest (2.4 to 3.9).
     """
 
-    def look(asked: Asked[N]) -> Answer | Deferred:
+    def look(asked: AskedRights[N]) -> Answer | Deferred:
         request = asked.call.body
         assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
         allowed, forbidden = request.topics, request.topics[:0]
@@ -87,7 +87,7 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
     return look
 
 
-def authorize_new_partitions(asked: Asked[GuardedController]) -> Answer | Deferred:
+def authorize_new_partitions(asked: AskedRights[GuardedController]) -> Answer | Deferred:
     """Authorize each topic individually."""
     request = asked.call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
@@ -109,7 +109,7 @@ def deletion_guard(name_of: Callable[[N, bytes], str | None]) -> Guard[N]:
     DESCRIBE.
     """
 
-    def look(asked: Asked[N]) -> Answer | Deferred:
+    def look(asked: AskedRights[N]) -> Answer | Deferred:
         request = asked.call.body
         assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
         rest, rows = copy.copy(request), []
@@ -159,7 +159,7 @@ def _names(topics: Iterable[CreatableTopic | CreatePartitionsTopic]) -> Iterable
     return dict.fromkeys(topic.name for topic in topics)
 
 
-def _may_delete(asked: Asked[N], name: str) -> bool:
+def _may_delete(asked: AskedRights[N], name: str) -> bool:
     return asked.may(AclOperation.DELETE, TOPIC, name)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, split
+from kraftsim.server.security.rights import AskedRights, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import (
@@ -30,13 +30,13 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 NOWHERE: Final = -1
 
 
-def authorize_group(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_group(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """A member needs READ on the group."""
     group: str = asked.call.body.group_id
     return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
 
 
-def authorize_sync(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_sync(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """The protocol is validated first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
     request = asked.call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
@@ -51,7 +51,7 @@ def authorize_sync(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     )
 
 
-def authorize_coordinator(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_coordinator(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """FindCoordinator needs DESCRIBE on the group or transactional id."""
     request = asked.call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
@@ -91,7 +91,7 @@ MESSAGES: Final = {
 }
 
 
-def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_descriptions(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
@@ -110,7 +110,7 @@ def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     )
 
 
-def authorize_list(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_list(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """DESCRIBE on the cluster lists all groups, otherwise only groups with DESCRIBE are listed."""
     if asked.may_on_cluster(AclOperation.DESCRIBE):
         return asked.pass_on()
@@ -125,7 +125,7 @@ def authorize_list(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on_rest(asked.call.body, hide)
 
 
-def authorize_group_deletion(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_group_deletion(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
@@ -144,7 +144,7 @@ def authorize_group_deletion(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     )
 
 
-def authorize_producer_id(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_producer_id(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its
     transactional id.
     """

@@ -18,7 +18,7 @@ from kraftsim.server.config_keys import (
 )
 from kraftsim.server.endpoints import (
     ANY_ADDRESSES,
-    Endpoint,
+    ListenerEndpoint,
 )
 from kraftsim.server.rules_authentication import MECHANISMS, PLAIN, LoginSettings, parse_jaas
 
@@ -87,12 +87,12 @@ class ListenerProperties(SecurityProperties, Protocol):
     """The properties of a node that concern its listeners."""
 
     @property
-    def listeners(self) -> tuple[Endpoint, ...]:
+    def listeners(self) -> tuple[ListenerEndpoint, ...]:
         """The endpoints to bind."""
         ...
 
     @property
-    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+    def advertised_listeners(self) -> tuple[ListenerEndpoint, ...]:
         """The endpoints that other nodes and clients connect to."""
         ...
 

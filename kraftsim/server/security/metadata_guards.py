@@ -9,7 +9,7 @@ import copy
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.requested_topics import looked_up, why_refused
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, split
+from kraftsim.server.security.rights import AskedRights, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (
@@ -30,7 +30,7 @@ EMPTY_IS_ALL_UNTIL = 0
 """In this version of Metadata an empty topic list means all topics."""
 
 
-def authorize_metadata(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_metadata(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Omit unauthorized topics from a request for all topics, refuse those that were named; a
     missing topic needs CREATE.
     """
@@ -70,7 +70,7 @@ def authorize_metadata(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     )
 
 
-def authorize_topic_partitions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_topic_partitions(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """The same for the paginated DescribeTopicPartitions."""
     request, node = asked.call.body, asked.node
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
@@ -92,12 +92,12 @@ def authorize_topic_partitions(asked: Asked[GuardedBroker]) -> Answer | Deferred
     return asked.pass_on_rest(rest, lambda answer: answer.topics.extend(rows))
 
 
-def _may(asked: Asked[GuardedBroker], name: str) -> bool:
+def _may(asked: AskedRights[GuardedBroker], name: str) -> bool:
     return asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
 def _may_ask(
-    asked: Asked[GuardedBroker], request: MetadataRequest, topic: MetadataRequestTopic
+    asked: AskedRights[GuardedBroker], request: MetadataRequest, topic: MetadataRequestTopic
 ) -> bool:
     """Return whether a named topic may be described, or created."""
     image = asked.node.image
@@ -121,7 +121,7 @@ def _may_ask(
 
 
 def _brokers_only(
-    asked: Asked[GuardedBroker],
+    asked: AskedRights[GuardedBroker],
     rest: MetadataRequest,
     hidden: list[MetadataRequestTopic] | None = None,
 ) -> Answer | Deferred:
@@ -149,7 +149,7 @@ def _add_hidden(answer: Message, hidden: list[MetadataRequestTopic]) -> None:
         )
 
 
-def _remove_unauthorized(asked: Asked[GuardedBroker], answer: Message) -> None:
+def _remove_unauthorized(asked: AskedRights[GuardedBroker], answer: Message) -> None:
     answer.topics = [
         topic for topic in answer.topics if topic.name is None or _may(asked, topic.name)
     ]

@@ -10,7 +10,7 @@ from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, Guard, split
+from kraftsim.server.security.rights import AskedRights, Guard, split
 from kraftsim.server.security.topic_guards import topic_guard
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -49,14 +49,14 @@ TOPIC_FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 FIRST_VERSION_WITH_GROUPS: Final = 8
 
 
-def authorize_commit(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_commit(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """OffsetCommit needs READ on the group and READ on each topic."""
     if not asked.may(AclOperation.READ, GROUP, asked.call.body.group_id):
         return asked.refuse(GROUP_FAILED)
     return _COMMITTED(asked)
 
 
-def authorize_transactional_commit(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_transactional_commit(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """In a transaction the transactional id is authorized first; that right implies the right to
     the producer id.
     """
@@ -70,7 +70,7 @@ def authorize_transactional_commit(asked: Asked[GuardedBroker]) -> Answer | Defe
     return _COMMITTED_IN_TRANSACTION(asked)
 
 
-def authorize_offset_deletion(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_offset_deletion(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """OffsetDelete needs DELETE on the group, and READ on each topic."""
     request = asked.call.body
     if not asked.may(AclOperation.DELETE, GROUP, request.group_id):
@@ -92,7 +92,7 @@ def authorize_offset_deletion(asked: Asked[GuardedBroker]) -> Answer | Deferred:
 # --------------------------------------------------------------------------------------------------
 
 
-def authorize_offsets(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_offsets(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """OffsetFetch needs DESCRIBE on the group and on each topic; each group is authorized
     individually.
     """
@@ -122,7 +122,9 @@ def authorize_offsets(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on_rest(rest, add)
 
 
-def _look_at_one(asked: Asked[GuardedBroker], request: OffsetFetchRequest) -> Answer | Deferred:
+def _look_at_one(
+    asked: AskedRights[GuardedBroker], request: OffsetFetchRequest
+) -> Answer | Deferred:
     if not asked.may(AclOperation.DESCRIBE, GROUP, request.group_id):
         return asked.refuse(GROUP_FAILED)
     if request.topics is None:
@@ -142,7 +144,7 @@ def _look_at_one(asked: Asked[GuardedBroker], request: OffsetFetchRequest) -> An
 
 
 def _visible(
-    asked: Asked[GuardedBroker], group: OffsetFetchRequestGroup
+    asked: AskedRights[GuardedBroker], group: OffsetFetchRequestGroup
 ) -> OffsetFetchRequestGroup:
     if group.topics is None:
         return group
@@ -152,7 +154,7 @@ def _visible(
 
 
 def _visible_topics(
-    asked: Asked[GuardedBroker],
+    asked: AskedRights[GuardedBroker],
     group: OffsetFetchRequestGroup,
     rows: list[OffsetFetchResponseTopics],
 ) -> list[OffsetFetchResponseTopics]:
@@ -165,7 +167,7 @@ def _visible_topics(
     ]
 
 
-def _may_describe(asked: Asked[GuardedBroker], name: str | None) -> bool:
+def _may_describe(asked: AskedRights[GuardedBroker], name: str | None) -> bool:
     return name is None or asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
@@ -177,7 +179,7 @@ Named = (
 )
 
 
-def _name(asked: Asked[GuardedBroker], topic: Named) -> str | None:
+def _name(asked: AskedRights[GuardedBroker], topic: Named) -> str | None:
     return _name_or_id(asked.node, topic)
 
 

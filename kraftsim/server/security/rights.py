@@ -41,7 +41,7 @@ CORRELATION_ID_BYTES: Final = 4
 UNANSWERED: Final = "the client is not authorized for a request without a response"
 
 
-class Asked(Generic[N_co]):
+class AskedRights(Generic[N_co]):
     """A request on its way to its handler, and the rights of its principal."""
 
     __slots__ = ("_authorizer", "_handler", "call", "node")
@@ -108,7 +108,7 @@ class Asked(Generic[N_co]):
         return completed(self.call, self._handler.handle(self.node, left), add)
 
 
-Guard = Callable[[Asked[N]], Answer | Deferred]
+Guard = Callable[[AskedRights[N]], Answer | Deferred]
 
 
 def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
@@ -158,7 +158,7 @@ def _with_guard(handler: Handler[N], table: GuardTable[N], authorizer: Authorize
 def cluster_guard(operation: AclOperation) -> Guard[N]:
     """Return a guard that requires an operation on the cluster."""
 
-    def look(asked: Asked[N]) -> Answer | Deferred:
+    def look(asked: AskedRights[N]) -> Answer | Deferred:
         return (
             asked.pass_on()
             if asked.may_on_cluster(operation)
@@ -202,6 +202,6 @@ def _with(call: Call, answer: Answer, add: Callable[[Message], None]) -> Answer:
 
 def _guarded(handler: Handler[N], guard: Guard[N], authorizer: Authorizer) -> Handler[N]:
     def handle(node: N, call: Call) -> Answer | Deferred:
-        return guard(Asked(node, call, handler, authorizer))
+        return guard(AskedRights(node, call, handler, authorizer))
 
     return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)

@@ -47,7 +47,7 @@ MECHANISM_SHOWN_MAX: Final = 64
 """The maximum length of a client's mechanism name in an event."""
 
 
-class State(Enum):
+class SaslState(Enum):
     """The authentication state of a client."""
 
     HANDSHAKE_OR_VERSIONS = "handshake or versions"
@@ -70,7 +70,7 @@ class SaslGate:
         self._settings = settings
         self._accounts = accounts
         self._loop = asyncio.get_running_loop()
-        self._state = State.HANDSHAKE_OR_VERSIONS
+        self._state = SaslState.HANDSHAKE_OR_VERSIONS
         self._mechanism = self._other_mechanism = ""
         self._exchange: ServerExchange | None = None
         self._first_principal: Principal | None = None
@@ -82,7 +82,7 @@ class SaslGate:
         self, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
         """Pass requests to the server once the client is authenticated."""
-        if self._state is State.COMPLETE and (
+        if self._state is SaslState.COMPLETE and (
             self._expires_at is None or self._loop.time() < self._expires_at
         ):
             return self._server.serve_run(connection, buffer, position, end)
@@ -90,14 +90,14 @@ class SaslGate:
 
     def read_head(self, frame: bytes) -> RequestHead:
         """Parse the request header; a raw token has none."""
-        return NO_HEAD if self._state is State.RAW_TOKENS else self._server.read_head(frame)
+        return NO_HEAD if self._state is SaslState.RAW_TOKENS else self._server.read_head(frame)
 
     def serve(
         self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         """Process the next authentication step, or pass on a request of an authenticated client."""
         match self._state:
-            case State.COMPLETE:
+            case SaslState.COMPLETE:
                 if (
                     head.api_key != ApiKey.SASL_HANDSHAKE
                     and self._expires_at is not None
@@ -105,15 +105,15 @@ class SaslGate:
                 ):
                     return Closing("the session expired, and the client did not re-authenticate")
                 return self._server.serve(head, frame, connection)
-            case State.HANDSHAKE_OR_VERSIONS | State.HANDSHAKE:
+            case SaslState.HANDSHAKE_OR_VERSIONS | SaslState.HANDSHAKE:
                 return self._serve_first(head, frame, connection)
-            case State.AUTHENTICATE:
+            case SaslState.AUTHENTICATE:
                 return self._serve_authentication(head, frame, connection)
-            case State.OTHER_MECHANISM:
+            case SaslState.OTHER_MECHANISM:
                 return self._end_other_mechanism(connection)
-            case State.RAW_TOKENS:
+            case SaslState.RAW_TOKENS:
                 return self._take_raw(frame, connection)
-            case State.FAILED:
+            case SaslState.FAILED:
                 return Closing(FAILED_BEFORE)
 
     def on_handshake(self, call: Call) -> Answer | Deferred:
@@ -121,7 +121,7 @@ class SaslGate:
         request, now = call.body, self._loop.time()
         assert isinstance(request, SaslHandshakeRequest), "dispatch decodes by API key"
         if (
-            self._state is not State.COMPLETE
+            self._state is not SaslState.COMPLETE
             or self._expires_at is None
             or now < self._next_reauthentication_s
         ):
@@ -133,9 +133,9 @@ class SaslGate:
         """SaslAuthenticate in a run of other requests: part of a re-authentication, or illegal."""
         request = call.body
         assert isinstance(request, SaslAuthenticateRequest), "dispatch decodes by API key"
-        if self._state is State.OTHER_MECHANISM:
+        if self._state is SaslState.OTHER_MECHANISM:
             return self._end_other_mechanism(call.connection)
-        if self._state is State.AUTHENTICATE:
+        if self._state is SaslState.AUTHENTICATE:
             return self._take_token(bytes(request.auth_bytes), call.connection)
         return SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=OUT_OF_PLACE
@@ -148,11 +148,11 @@ class SaslGate:
         self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         if head.api_key == ApiKey.API_VERSIONS:
-            if self._state is State.HANDSHAKE:
+            if self._state is SaslState.HANDSHAKE:
                 return Closing("duplicate ApiVersions before the client authenticated")
             answer = self._server.serve(head, frame, connection)
             if isinstance(answer, Encoded) and answer.rest[: len(NO_ERROR)] == NO_ERROR:
-                self._state = State.HANDSHAKE
+                self._state = SaslState.HANDSHAKE
             return answer
         if head.api_key != ApiKey.SASL_HANDSHAKE:
             reason = f"api key {head.api_key} came before the client authenticated"
@@ -171,12 +171,14 @@ class SaslGate:
                 refused, connection, f"mechanism {mechanism[:MECHANISM_SHOWN_MAX]!r} is not enabled"
             )
         if self._first_principal is not None and mechanism != self._mechanism:
-            self._state, self._other_mechanism = State.OTHER_MECHANISM, mechanism
+            self._state, self._other_mechanism = SaslState.OTHER_MECHANISM, mechanism
         else:
             self._mechanism = mechanism
             self._exchange = self._accounts.exchange(self._settings, mechanism)
             self._state = (
-                State.AUTHENTICATE if version >= FIRST_VERSION_WITH_HEADERS else State.RAW_TOKENS
+                SaslState.AUTHENTICATE
+                if version >= FIRST_VERSION_WITH_HEADERS
+                else SaslState.RAW_TOKENS
             )
         return SaslHandshakeResponse(mechanisms=enabled)
 
@@ -255,7 +257,7 @@ class SaslGate:
         exchange = self._exchange
         if exchange is None or not exchange.is_complete:
             return 0
-        self._state, self._exchange = State.COMPLETE, None
+        self._state, self._exchange = SaslState.COMPLETE, None
         self._first_principal = connection.principal = Principal(USER_TYPE, exchange.user)
         connection.limit_frames(self._shell.config.socket_request_max_bytes)
         lifetime_ms = self._settings.session_ms[self._mechanism]
@@ -266,7 +268,7 @@ class SaslGate:
         """Emit the failure; answer and close the connection after
         `connection.failed.authentication.delay.ms`.
         """
-        self._state, self._exchange = State.FAILED, None
+        self._state, self._exchange = SaslState.FAILED, None
         self._shell.world.emit(
             AuthenticationRefused(
                 connection=connection.number,

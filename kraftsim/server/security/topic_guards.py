@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, Guard, split
+from kraftsim.server.security.rights import AskedRights, Guard, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
@@ -69,7 +69,7 @@ def topic_guard(
     to `answers` of the response.
     """
 
-    def look(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+    def look(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
         topics: list[T] = getattr(asked.call.body, field)
         allowed, forbidden = split(
             topics, lambda topic: _may(asked, operation, name_of(asked.node, topic))
@@ -88,7 +88,7 @@ def topic_guard(
     return look
 
 
-def _may(asked: Asked[GuardedBroker], operation: AclOperation, name: str | None) -> bool:
+def _may(asked: AskedRights[GuardedBroker], operation: AclOperation, name: str | None) -> bool:
     return name is None or asked.may(operation, AclResourceType.TOPIC, name)
 
 
@@ -163,7 +163,7 @@ DESCRIBE_PRODUCERS: Guard[GuardedBroker] = topic_guard(
 )
 
 
-def authorize_produce(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_produce(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """A transactional batch needs WRITE on its transactional id, every topic WRITE.
 
     Malformed records are refused before authorization: CORRUPT_MESSAGE for every partition of the
@@ -185,7 +185,7 @@ def authorize_produce(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return _PRODUCE(asked)
 
 
-def _corrupt(asked: Asked[GuardedBroker], why: str) -> Answer:
+def _corrupt(asked: AskedRights[GuardedBroker], why: str) -> Answer:
     answer = asked.refuse(ErrorCode.CORRUPT_MESSAGE)
     if (
         isinstance(answer, ProduceResponse)
@@ -197,7 +197,7 @@ def _corrupt(asked: Asked[GuardedBroker], why: str) -> Answer:
     return answer
 
 
-def authorize_fetch(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_fetch(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """A follower needs CLUSTER_ACTION, a consumer READ on every partition of its session at each
     Fetch.
 
@@ -220,7 +220,7 @@ def _no_topic(name: str) -> bool:
     return False
 
 
-def authorize_epochs(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_epochs(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Brokers are authorized for all topics."""
     return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else _EPOCHS(asked)
 

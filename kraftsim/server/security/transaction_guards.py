@@ -11,7 +11,7 @@ from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import Asked, split
+from kraftsim.server.security.rights import AskedRights, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (
@@ -33,7 +33,7 @@ FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 FIRST_VERSION_OF_BROKERS: Final = 4
 
 
-def authorize_added_partitions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_added_partitions(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """A producer needs WRITE on its transactional id and on each topic; a broker needs
     CLUSTER_ACTION.
     """
@@ -54,7 +54,7 @@ def authorize_added_partitions(asked: Asked[GuardedBroker]) -> Answer | Deferred
 
 
 def _not_added(
-    asked: Asked[GuardedBroker], request: AddPartitionsToTxnRequest, hidden: set[str]
+    asked: AskedRights[GuardedBroker], request: AddPartitionsToTxnRequest, hidden: set[str]
 ) -> Answer:
     """No partition is added: unauthorized topics are refused, the others are not attempted, except
     that unknown ones are reported as such.
@@ -77,7 +77,7 @@ def _not_added(
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
 
 
-def authorize_added_offsets(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_added_offsets(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """A producer needs WRITE on its transactional id, and READ on the group."""
     request = asked.call.body
     assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
@@ -88,7 +88,7 @@ def authorize_added_offsets(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on()
 
 
-def authorize_end(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_end(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """EndTxn needs WRITE on the transactional id."""
     request = asked.call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
@@ -99,7 +99,7 @@ def authorize_end(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     )
 
 
-def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_descriptions(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized transactional ids individually; omit unauthorized topics of the
     others.
     """
@@ -125,7 +125,7 @@ def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on_rest(rest, complete)
 
 
-def authorize_list(asked: Asked[GuardedBroker]) -> Answer | Deferred:
+def authorize_list(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Omit unauthorized transactional ids."""
 
     def hide(answer: Message) -> None:

@@ -76,7 +76,7 @@ prepareAddPartitions, prepareAbortOrCommit, prepareComplete}.
 LARGEST_EPOCH = 32767
 
 
-class Written(NamedTuple):
+class WrittenTransition(NamedTuple):
     """One record."""
 
     offset: int
@@ -93,7 +93,7 @@ class States:
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._written: dict[tuple[str, int, str], list[Written]] = {}
+        self._written: dict[tuple[str, int, str], list[WrittenTransition]] = {}
         self._committed: dict[tuple[int, int], None] = {}
         self._given_up: dict[tuple[int, int], None] = {}
         self._ever_given_up: dict[tuple[int, str], None] = {}
@@ -109,7 +109,7 @@ class States:
             self._given_up[event.partition, event.offset] = None
             self._ever_given_up[event.partition, event.transactional_id] = None
         elif isinstance(event, FinalTransaction):
-            record = Written(
+            record = WrittenTransition(
                 event.offset,
                 event.status,
                 event.producer_id,
@@ -137,7 +137,9 @@ class States:
                     self._findings.violation(key, message, before.event_id, after.event_id)
         return self._findings.verdict()
 
-    def _objection(self, whose: tuple[int, str], before: Written, after: Written) -> str:
+    def _objection(
+        self, whose: tuple[int, str], before: WrittenTransition, after: WrittenTransition
+    ) -> str:
         partition, _ = whose
         if after.status not in AFTER[before.status]:
             was_decided = before.status in (PREPARE_COMMIT, PREPARE_ABORT)

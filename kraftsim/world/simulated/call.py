@@ -24,7 +24,7 @@ class NumberingLoop(Protocol):
         ...
 
 
-class Call(Struct, eq=False):
+class ScheduledCall(Struct, eq=False):
     """A callback of one process, to run now or at a virtual time.
 
     Replaces asyncio's two kinds of handles; a struct, because there are many.

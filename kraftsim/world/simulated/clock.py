@@ -46,7 +46,7 @@ class Oddity(Protocol):
         ...
 
 
-class Step:
+class ClockStep:
     """The wall clock has a constant offset, after a jump."""
 
     def __init__(self, by_ns: int, record_effect: EffectRecorder | None) -> None:
@@ -191,7 +191,7 @@ class HostClock:
 
     def step_for(self, by_ns: int, record_effect: EffectRecorder) -> Callable[[], None]:
         """Make the wall clock jump, until the returned function is called."""
-        return self._odd_for(Step(by_ns, record_effect))
+        return self._odd_for(ClockStep(by_ns, record_effect))
 
     def freeze_for(self, record_effect: EffectRecorder) -> Callable[[], None]:
         """Freeze the wall clock, until the returned function is called."""

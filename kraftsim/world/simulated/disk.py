@@ -14,7 +14,7 @@ from kraftsim.world.paths import checked, directory_of
 from kraftsim.world.simulated.disk_faults import StuckFlush
 from kraftsim.world.simulated.durable_disk import NameChange, moved
 from kraftsim.world.simulated.file_class import FileClass, file_class
-from kraftsim.world.simulated.inode import Inode, Sync
+from kraftsim.world.simulated.inode import Inode, InodeSync
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
@@ -183,7 +183,7 @@ class SimulatedDisk:
             stuck=faults.stuck_for(kind),
         )
 
-    def _end_sync(self, inode: Inode, sync: Sync, kind: FileClass) -> None:
+    def _end_sync(self, inode: Inode, sync: InodeSync, kind: FileClass) -> None:
         faults = self._durable.faults
         refusal = faults.refusal_for(kind) if faults.refusals else None
         if refusal is not None:

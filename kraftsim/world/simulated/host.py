@@ -17,7 +17,7 @@ from kraftsim.world.simulated.clock import HostClock, TrueTime
 from kraftsim.world.simulated.durable_disk import DurableDisk
 
 if TYPE_CHECKING:
-    from kraftsim.world.simulated.call import Call
+    from kraftsim.world.simulated.call import ScheduledCall
     from kraftsim.world.simulated.server import SimulatedServer
 
 FIRST_EPHEMERAL_PORT = 49152
@@ -107,7 +107,7 @@ class Process:
         """Whether the loop need not be notified of new callbacks: it has been already, or must not
         run them (paused, dead).
         """
-        self.ready: deque[Call] = deque()
+        self.ready: deque[ScheduledCall] = deque()
         self.servers: dict[int, SimulatedServer] = {}
         self.transports: dict[tuple[int, tuple[str, int]], ConnectionEnd] = {}
         self.world: World | None = None

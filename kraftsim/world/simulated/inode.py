@@ -35,7 +35,7 @@ class Fate(Enum):
     """All are there."""
 
 
-class Sync:
+class InodeSync:
     """A running flush: everything below `target` was written before it began."""
 
     __slots__ = ("target",)
@@ -63,7 +63,7 @@ class Inode:
         self._truncated_tail = b""
         """Durable bytes that a truncation removed from the cache, from flushed_bytes on."""
         self._never_written: list[tuple[int, int]] = []
-        self._syncs: list[Sync] = []
+        self._syncs: list[InodeSync] = []
         self.promised_bytes = 0
         """Flushes have returned for the bytes below it; some of them did nothing."""
         self.damages: list[Damage] = []
@@ -99,20 +99,20 @@ class Inode:
             if not damage.is_seen or damage.position + len(damage.wrong) <= size_bytes
         ]
 
-    def begin_sync(self) -> Sync:
+    def begin_sync(self) -> InodeSync:
         """Begin a flush of everything that was written so far."""
-        sync = Sync(len(self.cache))
+        sync = InodeSync(len(self.cache))
         self._syncs.append(sync)
         return sync
 
-    def end_sync(self, sync: Sync) -> None:
+    def end_sync(self, sync: InodeSync) -> None:
         """The flush has made its bytes durable."""
         self._syncs.remove(sync)
         if sync.target >= self.flushed_bytes:
             self.flushed_bytes = sync.target
             self._truncated_tail = b""
 
-    def pretend_sync(self, sync: Sync) -> None:
+    def pretend_sync(self, sync: InodeSync) -> None:
         """The flush returned without making anything durable."""
         self._syncs.remove(sync)
         self.promised_bytes = max(self.promised_bytes, sync.target)
@@ -123,7 +123,7 @@ class Inode:
             self.flushed_bytes = self.promised_bytes
             self._truncated_tail = b""
 
-    def fail_sync(self, sync: Sync) -> int:
+    def fail_sync(self, sync: InodeSync) -> int:
         """The flush failed: its pages count as clean from now on and are never written.
 
         Returns how many bytes are affected.

@@ -69,7 +69,7 @@ from itertools import count
 from random import Random
 from typing import TypeVar, TypeVarTuple, Unpack, cast
 
-from kraftsim.world.simulated.call import NANOSECONDS, Call, SequencedFuture, SequencedTask
+from kraftsim.world.simulated.call import NANOSECONDS, ScheduledCall, SequencedFuture, SequencedTask
 from kraftsim.world.simulated.errors import (
     SimulationDeadlock,
     SimulationLivelock,
@@ -106,7 +106,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         They are kept, because collecting a coroutine would run its `finally` blocks.
         """
         self._draw = Random(f"{seed}/schedule").random
-        self._heap: list[tuple[int, int, Call]] = []
+        self._heap: list[tuple[int, int, ScheduledCall]] = []
         self._next_sequence = count().__next__
         self.take_number = count(1).__next__
         self._still_turns = 0
@@ -124,12 +124,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> Call:
+    ) -> ScheduledCall:
         """Run a callback in the next turn of the current process."""
         if context is None:
             context = copy_context()
         process = context.get(current_process, self.harness)
-        call = Call(callback, args, context, process, self.now_ns)
+        call = ScheduledCall(callback, args, context, process, self.now_ns)
         process.ready.append(call)
         if not process.is_listed:
             process.is_listed = True
@@ -144,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[[Unpack[Ts]], object],
         *args: *Ts,
         context: Context | None = None,
-    ) -> Call:
+    ) -> ScheduledCall:
         """Run a callback after a delay by the clock of the current process."""
         if context is None:
             context = copy_context()
@@ -155,7 +155,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else 0
         )
         when_ns = self.now_ns + delay_ns
-        call = Call(callback, args, context, process, when_ns)
+        call = ScheduledCall(callback, args, context, process, when_ns)
         if process.is_alive:
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
@@ -166,17 +166,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[[Unpack[Ts]], object],
         *args: *Ts,
         context: Context | None = None,
-    ) -> Call:
+    ) -> ScheduledCall:
         """Run a callback at a time of `time()`."""
         return self.call_later(when - self.time(), callback, *args, context=context)
 
     def schedule(
         self, process: Process, when_ns: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts
-    ) -> Call:
+    ) -> ScheduledCall:
         """Run a callback on behalf of a process at a virtual time: for network, disks and
         triggers.
         """
-        call = Call(callback, args, process.context, process, when_ns)
+        call = ScheduledCall(callback, args, process.context, process, when_ns)
         if process.is_alive:
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call

@@ -21,7 +21,7 @@ from kraftsim.world.simulated.link import (
     Link,
     NetworkSettings,
 )
-from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
+from kraftsim.world.simulated.pipe import Pipe, PipeSegment, SegmentKind
 from kraftsim.world.simulated.server import SimulatedServer
 from kraftsim.world.simulated.transport import SimulatedTransport
 
@@ -241,7 +241,7 @@ class Network:
         self.connections[number] = (near, far)
         if self._frame_report is not None:
             near.watch = far.watch = FrameWatch(near, self._frame_report)
-        near.out.send(Segment(Kind.OPENING))
+        near.out.send(PipeSegment(SegmentKind.OPENING))
         return near
 
     # ---- faults

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kraftsim.world.simulated.transport import SimulatedTransport
 
 
-class Kind(Enum):
+class SegmentKind(Enum):
     """The type of a segment."""
 
     DATA = 1
@@ -28,12 +28,12 @@ class Kind(Enum):
     RESET = 4
 
 
-class Segment:
+class PipeSegment:
     """A piece of the stream."""
 
     __slots__ = ("data", "kind")
 
-    def __init__(self, kind: Kind, data: bytes = b"") -> None:
+    def __init__(self, kind: SegmentKind, data: bytes = b"") -> None:
         self.kind = kind
         self.data = data
 
@@ -88,7 +88,7 @@ class Pipe:
         self.link = link
         self.source = source
         self.target = target
-        self.queue: deque[Segment] = deque()
+        self.queue: deque[PipeSegment] = deque()
         self.unread_bytes = 0
         """Written bytes that the other process has not received."""
         self._network = network
@@ -96,10 +96,10 @@ class Pipe:
         self._lost_arrivals = 0
         self._clogged_arrivals = 0
         self._retransmitting_since: int | None = None
-        self._detour: Callable[[Segment], None] | None = None
+        self._detour: Callable[[PipeSegment], None] | None = None
         """The destination of segments if this pipe is held or discards everything."""
         self._holds = 0
-        self._held: list[Segment] = []
+        self._held: list[PipeSegment] = []
 
     def send_data(self, data: bytes) -> None:
         """Send bytes, as one piece or, sometimes, as two."""
@@ -113,12 +113,12 @@ class Pipe:
         if link.tear is not None:
             self._send_torn(data)
         elif tear:
-            self.send(Segment(Kind.DATA, data[:tear]), may_join=False)
-            self.send(Segment(Kind.DATA, data[tear:]), may_join=False)
+            self.send(PipeSegment(SegmentKind.DATA, data[:tear]), may_join=False)
+            self.send(PipeSegment(SegmentKind.DATA, data[tear:]), may_join=False)
         else:
-            self.send(Segment(Kind.DATA, data))
+            self.send(PipeSegment(SegmentKind.DATA, data))
 
-    def send(self, segment: Segment, *, may_join: bool = True) -> None:
+    def send(self, segment: PipeSegment, *, may_join: bool = True) -> None:
         """Send a segment.
 
         Bytes that would arrive no later than the previous ones are merged with them, as in a
@@ -137,8 +137,8 @@ class Pipe:
             if (
                 may_join
                 and self.queue
-                and segment.kind is Kind.DATA
-                and self.queue[-1].kind is Kind.DATA
+                and segment.kind is SegmentKind.DATA
+                and self.queue[-1].kind is SegmentKind.DATA
             ):
                 self.queue[-1].data += segment.data
                 return
@@ -217,8 +217,8 @@ class Pipe:
             self._begin_retransmission()
         self.clear()
 
-        def lose(segment: Segment) -> None:
-            if segment.kind is Kind.DATA:
+        def lose(segment: PipeSegment) -> None:
+            if segment.kind is SegmentKind.DATA:
                 record_effect(f"{len(segment.data)} bytes were sent and discarded")
                 self._begin_retransmission()
 
@@ -253,7 +253,7 @@ class Pipe:
     def _send_torn(self, data: bytes) -> None:
         assert self.link.tear is not None, "there is a function that splits writes"
         for number, (piece, gap_ns) in enumerate(self.link.tear(data)):
-            segment = Segment(Kind.DATA, piece)
+            segment = PipeSegment(SegmentKind.DATA, piece)
             if number == 0 or self._detour is not None or not self.target.process.is_alive:
                 self.send(segment, may_join=False)
             else:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kraftsim.world.simulated.pipe import Kind, Medium, Pipe, Segment
+from kraftsim.world.simulated.pipe import Medium, Pipe, PipeSegment, SegmentKind
 from kraftsim.world.simulated.socket import SimulatedSocket
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
     from kraftsim.world.simulated.server import SimulatedServer
 
-DATA, OPENING = Kind.DATA, Kind.OPENING
+DATA, OPENING = SegmentKind.DATA, SegmentKind.OPENING
 HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
 Address = tuple[str, int]
@@ -82,7 +82,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_reading = True
         self._is_writing_paused = False
         self._high_bytes, self._low_bytes = HIGH_WATER_BYTES, LOW_WATER_BYTES
-        self._inbox: deque[Segment] = deque()
+        self._inbox: deque[PipeSegment] = deque()
         self._cut_after: int | None = None
         self._farewells: list[Farewell] = []
 
@@ -185,7 +185,7 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_lost:
             return
         if not self._is_closing or not self._is_ended:
-            self.out.send(Segment(Kind.RESET))
+            self.out.send(PipeSegment(SegmentKind.RESET))
         self._is_closing = self._is_ended = True
         self._lose_soon(None)
 
@@ -216,7 +216,7 @@ class SimulatedTransport(asyncio.Transport):
             self.watch.end(self)
         if not self._is_ended:
             self._is_ended = True
-            self.out.send(Segment(Kind.END))
+            self.out.send(PipeSegment(SegmentKind.END))
 
     def _write_limited(self, data: bytes) -> None:
         allowed = self._cut_after
@@ -228,7 +228,7 @@ class SimulatedTransport(asyncio.Transport):
         if allowed:
             self._transmit(data[:allowed])
         self._network.cut_count += 1
-        self.out.send(Segment(Kind.RESET))
+        self.out.send(PipeSegment(SegmentKind.RESET))
         self._is_closing = self._is_ended = self._is_deaf = True
         loop = self._network.loop
         loop.schedule(
@@ -245,7 +245,7 @@ class SimulatedTransport(asyncio.Transport):
 
     # ---- receiving
 
-    def on_segment(self, segment: Segment) -> None:
+    def on_segment(self, segment: PipeSegment) -> None:
         """Take what arrives."""
         kind = segment.kind
         if kind is OPENING:
@@ -255,7 +255,7 @@ class SimulatedTransport(asyncio.Transport):
         elif self._is_lost:
             if kind is DATA:
                 self._is_deaf = True
-                self.out.send(Segment(Kind.RESET))
+                self.out.send(PipeSegment(SegmentKind.RESET))
         elif self._inbox or not self._is_reading:
             self._inbox.append(segment)
         elif kind is DATA and not 0 < self._network.settings.read_bytes < len(segment.data):
@@ -276,7 +276,7 @@ class SimulatedTransport(asyncio.Transport):
         while self._inbox and self._is_reading and not self._is_lost:
             self._deliver(self._next_read())
 
-    def _next_read(self) -> Segment:
+    def _next_read(self) -> PipeSegment:
         """Take as much as one read of a kernel's receive buffer returns, which ignores the
         boundaries of writes.
         """
@@ -287,14 +287,14 @@ class SimulatedTransport(asyncio.Transport):
         while len(data) < read_bytes and self._inbox and self._inbox[0].kind is DATA:
             data += self._inbox.popleft().data
         if len(data) > read_bytes:
-            self._inbox.appendleft(Segment(DATA, data[read_bytes:]))
-        return Segment(DATA, data[:read_bytes])
+            self._inbox.appendleft(PipeSegment(DATA, data[read_bytes:]))
+        return PipeSegment(DATA, data[:read_bytes])
 
-    def _deliver(self, segment: Segment) -> None:
+    def _deliver(self, segment: PipeSegment) -> None:
         protocol = self._protocol
-        if segment.kind is Kind.RESET or protocol is None:
+        if segment.kind is SegmentKind.RESET or protocol is None:
             self._lose(_reset_error())
-        elif segment.kind is Kind.END:
+        elif segment.kind is SegmentKind.END:
             try:
                 keep_open = protocol.eof_received()
             except Exception as error:
@@ -345,7 +345,7 @@ class SimulatedTransport(asyncio.Transport):
             if self.is_reading():
                 self._receive(bytes(left))
             else:
-                self._inbox.appendleft(Segment(Kind.DATA, bytes(left)))
+                self._inbox.appendleft(PipeSegment(SegmentKind.DATA, bytes(left)))
 
     def _acknowledge(self, sender: "SimulatedTransport") -> None:
         """Resume a paused sender, once enough of its bytes were received."""
@@ -371,7 +371,7 @@ class SimulatedTransport(asyncio.Transport):
             self._is_closing = self._is_lost = True
             self.process.transports.pop((self.number, self.local), None)
             self._network.forget_if_over(self)
-            self.out.send(Segment(Kind.RESET))
+            self.out.send(PipeSegment(SegmentKind.RESET))
             return
         self.begin(server.make_protocol())
 
@@ -409,7 +409,7 @@ class SimulatedTransport(asyncio.Transport):
         if power_loss:
             self.peer.out.on_target_silent()
         elif not self._is_lost:
-            self.out.send(Segment(Kind.RESET))
+            self.out.send(PipeSegment(SegmentKind.RESET))
         self._is_closing = self._is_lost = True
         self._network.forget_if_over(self)
 

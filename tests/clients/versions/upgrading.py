@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.migrating import Migration
+from kraftsim.lab.workloads.migrating import MigrationWorkload
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
 from tests.clients.versions.workload import LOOK_SECONDS, ClientWorkload
 
@@ -97,7 +97,7 @@ class SlowUpgrade(Upgrade):
 
 
 @dataclass(kw_only=True, slots=True)
-class CheckedByClients(Migration):
+class CheckedByClients(MigrationWorkload):
     """Compares nothing: that needs a time without changes, and zk_to_kraft_migration does it.
 
     Here clients are checked.

@@ -14,7 +14,7 @@ from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
 from kraftsim.producer_ids.rules_block_clients import (
-    Complete,
+    CompleteRequest,
     PrefetchingBlockClient,
     ProducerIdSource,
     SendAllocate,
@@ -220,7 +220,7 @@ class Allocation:
                         f"broker {number} asks twice at a time"
                     )
                     broker.request, broker.awaits, broker.asked = epoch, True, broker.asked + 1
-                case Complete(_, got) if isinstance(got, int):
+                case CompleteRequest(_, got) if isinstance(got, int):
                     self._hand_out(broker, got)
 
     def _check(self) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from kraftsim.clients.events import RecordRead
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
-from kraftsim.clients.rules_group_member import GroupSettings
+from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
@@ -217,9 +217,9 @@ class FencingHarness:
             run_there=there,
         )
 
-    def group(self, terms: MemberParameters) -> GroupSettings:
+    def group(self, terms: MemberParameters) -> MemberSettings:
         """Return the settings of a consumer."""
-        return GroupSettings(
+        return MemberSettings(
             group_id=GROUP,
             topics=(INPUT,),
             assignor=terms.assignor,

@@ -17,8 +17,8 @@ from random import Random
 from struct import Struct
 
 from kraftsim.producer_state.rules_entries import (
-    Append,
     Duplicate,
+    ProducerAppend,
     ProducerStatePolicy,
     increment_sequence,
     snapshot_rows,
@@ -137,7 +137,7 @@ class Partition:
         PRODUCER.pack_into(frame, PRODUCER_AT, producer_id, sent.epoch, sent.first)
         batch = RecordBatch(frame)
         verdict = self.state.check(batch)
-        if isinstance(verdict, Append):
+        if isinstance(verdict, ProducerAppend):
             offset = self._end_offset
             self.state.apply(batch, offset)
             self.log[offset] = (producer_id, sent.number)

@@ -13,14 +13,14 @@ from kraftsim.lab.faults.field import SERVER_PREFIX, Condition, SocketInjection,
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.zookeeper_servers import intercept, later
 from kraftsim.zookeeper.connection import ZookeeperConnection
-from kraftsim.zookeeper.rules_keeper import Step
+from kraftsim.zookeeper.rules_keeper import KeeperStep
 from kraftsim.zookeeper.server import ZookeeperServer
 
 MS_PER_SECOND: Final = 1000
 
 
 class SlowAnswers:
-    """Implements `kraftsim.lab.faults.zookeeper_servers.Between`."""
+    """Implements `kraftsim.lab.faults.zookeeper_servers.ServersBetween`."""
 
     def __init__(
         self, server: ZookeeperServer, delay_seconds: float, record_effect: Callable[[str], None]
@@ -28,13 +28,13 @@ class SlowAnswers:
         self._server = server
         self._delay_seconds = delay_seconds
         self._bite = record_effect
-        self._waiting: list[list[Step]] = []
+        self._waiting: list[list[KeeperStep]] = []
 
-    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> KeeperStep | None:
         """Serve a frame as usual."""
         return self._server.step(connection, frame)
 
-    def tell(self, steps: list[Step]) -> None:
+    def tell(self, steps: list[KeeperStep]) -> None:
         """Notify later."""
         if any(step.frames for step in steps):
             self._bite("an answer was delayed")

@@ -16,7 +16,7 @@ from kraftsim.lab.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.zookeeper_servers import intercept, later
 from kraftsim.zookeeper.connection import ZookeeperConnection
-from kraftsim.zookeeper.rules_keeper import Replica, Step
+from kraftsim.zookeeper.rules_keeper import KeeperStep, Replica
 from kraftsim.zookeeper.server import ZookeeperServer
 from protocol.codec.message_codec import compiled
 from protocol.zookeeper.op_codes import OpCode
@@ -41,7 +41,7 @@ class _Held:
 
 
 class LaggingFollower:
-    """Implements `kraftsim.lab.faults.zookeeper_servers.Between`."""
+    """Implements `kraftsim.lab.faults.zookeeper_servers.ServersBetween`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LaggingFollower:
         for connection in connections:
             server.znode_state.serve_from(self._replica, connection)
 
-    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> KeeperStep | None:
         """Serve a frame: those of the follower's clients from its own state, each after the one in
         front of it is answered.
         """
@@ -87,7 +87,7 @@ class LaggingFollower:
             self._held[connection.number] = _Held(connection, until, own)
         return step
 
-    def tell(self, steps: list[Step]) -> None:
+    def tell(self, steps: list[KeeperStep]) -> None:
         """Notify the leader's clients now; the follower receives the change now, and applies it
         later.
         """
@@ -117,7 +117,7 @@ class LaggingFollower:
             self._bite("a client was notified late of a change")
         for held in ready:
             del self._held[held.connection.number]
-        self._server.tell([notifications, *(Step(frames=held.frames) for held in ready)])
+        self._server.tell([notifications, *(KeeperStep(frames=held.frames) for held in ready)])
         for held in reversed(ready):
             self._server.serve_first(held.connection, held.behind)
         if self._is_leaving and self._replica.zxid == znode_state.last_zxid:
