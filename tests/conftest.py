@@ -148,10 +148,16 @@ def apache_kafka_newest() -> "Iterator[ApacheKafka]":
     yield from _running(NEWEST_RELEASE)
 
 
+QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+"""Settings of the shared nodes: by default a test would wait up to 10 s for a transaction to time
+out.
+"""
+
+
 def _running(release: str) -> "Iterator[ApacheKafka]":
     from tests.apache_kafka.harness import ApacheKafka
 
-    node = ApacheKafka(release)
+    node = ApacheKafka(release, QUICK)
     node.start()
     try:
         yield node

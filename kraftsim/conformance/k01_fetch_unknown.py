@@ -3,11 +3,14 @@
 Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting), FetchResponse.of.
 """
 
+import select
 import time
+from contextlib import ExitStack
 
 from kraftsim.conformance.batches import filled_topic
 from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.k01_fetch import IDS_SINCE, NO_ID, PLENTY, SESSIONS_SINCE
+from kraftsim.conformance.peer import ANSWER_SECONDS, Peer, PeerSilent
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
@@ -51,6 +54,45 @@ def _asked(
     return named if absent else named[1:]
 
 
+def _request(
+    version: int,
+    topics: list[FetchTopic],
+    *,
+    min_bytes: int = 1,
+    wait_ms: int = 0,
+    session_epoch: int = -1,
+) -> FetchRequest:
+    asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=PLENTY, topics=topics)
+    asked.session_epoch = session_epoch
+    if version >= LISTS_SINCE:
+        asked.isolation_level = READ_COMMITTED
+    return asked
+
+
+def _seconds_until_answered(
+    target: Target, topic: TargetTopic, requests: dict[int, FetchRequest]
+) -> dict[int, float]:
+    """Send a request of each version on its own connection, so that all wait at the same time, and
+    return the seconds that each waited.
+    """
+    waiting: dict[Peer, tuple[int, int, float]] = {}
+    seconds: dict[int, float] = {}
+    with ExitStack() as connections:
+        for version, asked in requests.items():
+            peer = connections.enter_context(target.peer(topic.leader))
+            waiting[peer] = version, peer.send(asked, version), time.monotonic()
+        while waiting:
+            answered, _, _ = select.select([*waiting], [], [], ANSWER_SECONDS)
+            if not answered:
+                raise PeerSilent("no answer")
+            arrived = time.monotonic()
+            for peer in answered:
+                version, correlation_id, began = waiting.pop(peer)
+                seconds[version] = arrived - began
+                peer.receive(requests[version], version, correlation_id, FetchResponse)
+    return seconds
+
+
 def _answered(
     target: Target,
     topic: TargetTopic,
@@ -64,10 +106,9 @@ def _answered(
     """Return (whether it is the topic, [(partition, error)]) for each topic, the seconds, and the
     answer.
     """
-    asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=PLENTY, topics=topics)
-    asked.session_epoch = session_epoch
-    if version >= LISTS_SINCE:
-        asked.isolation_level = READ_COMMITTED
+    asked = _request(
+        version, topics, min_bytes=min_bytes, wait_ms=wait_ms, session_epoch=session_epoch
+    )
     began = time.monotonic()
     with target.peer(topic.leader) as peer:
         answer = peer.ask(asked, version, FetchResponse)
@@ -110,13 +151,20 @@ def behind(target: Target) -> None:
 )
 def no_end_of_a_wait(target: Target) -> None:
     topic = filled_topic(target, batches=1)
-    for version in target.versions(ApiKey.FETCH):
-        beside = _asked(topic, version, 0, ABSENT, absent=target.fresh_name())
-        _, seconds, _ = _answered(target, topic, version, beside, wait_ms=WAIT_MS)
+    beside = {
+        version: _request(
+            version,
+            _asked(topic, version, 0, ABSENT, absent=target.fresh_name()),
+            wait_ms=WAIT_MS,
+        )
+        for version in target.versions(ApiKey.FETCH)
+    }
+    for version, seconds in _seconds_until_answered(target, topic, beside).items():
         expect(
             seconds >= WAIT_MS / 1000 * 0.9,
             f"version {version}: beside the end of a log answered after {seconds:.3f} s",
         )
+    for version in beside:
         alone = _asked(topic, version, ABSENT, absent=target.fresh_name())
         _, seconds, _ = _answered(target, topic, version, alone, wait_ms=WAIT_MS * 20)
         expect(

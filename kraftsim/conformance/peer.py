@@ -83,6 +83,10 @@ class Peer:
     ) -> None:
         self.close()
 
+    def fileno(self) -> int:
+        """Return the file descriptor of the connection, for `select`."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()

@@ -4,7 +4,9 @@ Fetch.
 
 import itertools
 import time
+from collections import ChainMap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -49,6 +51,8 @@ NO_ID = bytes([7]) * 16
 WAIT_MS, WAITED_MS = 150, 110
 
 TRIES = 3
+AT_ONCE = 12
+"""Connections to each node: most requests wait for WAIT_MS."""
 SIZE = 1 << 20
 ORDERS = [order for count in (1, 2, 3) for order in itertools.permutations(KINDS, count)]
 STRANGER = 5
@@ -192,7 +196,15 @@ def both(request: pytest.FixtureRequest) -> Iterator[tuple[Node, Node]]:
 def compare(
     both: tuple[Node, Node], reader: str, orders: list[tuple[str, ...]], versions: list[int]
 ) -> None:
-    theirs, ours = (answers(node, reader, orders, versions) for node in both)
+    with ThreadPoolExecutor(AT_ONCE * len(both)) as pool:
+        parts = [
+            [
+                pool.submit(answers, node, reader, orders[first::AT_ONCE], versions)
+                for first in range(AT_ONCE)
+            ]
+            for node in both
+        ]
+    theirs, ours = (ChainMap(*(part.result() for part in of_node)) for of_node in parts)
     differing = {
         key: (theirs[key], ours.get(key)) for key in theirs if theirs[key] != ours.get(key)
     }

@@ -211,8 +211,9 @@ def test_a_refused_login_aborts_the_start_and_is_named(
 
 
 def test_an_untrusted_certificate_aborts_the_start_and_is_named(
-    certificates: Path, tmp_path: Path
+    certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 6.0)
     settings = settings_for("SSL", certificates)
     del settings["ssl.truststore.location"]
     spec = ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)

@@ -5,6 +5,8 @@ machine-specific.
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).parents[2]
@@ -33,6 +35,41 @@ MACHINE_SPECIFIC = re.compile(
     + r"js\.|crates"
     + r"\.io|golang\.org/"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What the rules check of a function; its body is not kept."""
+
+    name: str
+    line: int
+    lines: int
+    mentions_any: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the rules check of a module."""
+
+    has_docstring: bool
+    relative_imports: tuple[int, ...]
+    functions: tuple[Function, ...]
+
+
+@cache
+def outline_of(file: Path) -> Outline:
+    """Parse a file once for all rules: parsing takes longer than all checks."""
+    tree = ast.parse(file.read_text())
+    nodes = list(ast.walk(tree))
+    return Outline(
+        bool(ast.get_docstring(tree)),
+        tuple(node.lineno for node in nodes if isinstance(node, ast.ImportFrom) and node.level),
+        tuple(
+            Function(node.name, node.lineno, _lines_of(node), any(map(_mentions_any, _hints(node))))
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+    )
 
 
 def python_files() -> Iterator[Path]:
@@ -82,11 +119,10 @@ def test_files_stay_below_the_line_limit() -> None:
 
 def test_functions_stay_below_the_line_limit() -> None:
     too_long = [
-        f"{name_of(file)}:{node.lineno} {node.name} has {_lines_of(node)} lines"
+        f"{name_of(file)}:{function.line} {function.name} has {function.lines} lines"
         for file in python_files()
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and _lines_of(node) > FUNCTION_LINES_MAX.get(room_of(file), OTHER_FUNCTIONS_MAX)
+        for function in outline_of(file).functions
+        if function.lines > FUNCTION_LINES_MAX.get(room_of(file), OTHER_FUNCTIONS_MAX)
     ]
     assert not too_long
 
@@ -111,33 +147,26 @@ def test_no_folder_repeats_the_name_of_a_root_package() -> None:
 
 def test_imports_are_absolute() -> None:
     relative = [
-        f"{name_of(file)}:{node.lineno}"
+        f"{name_of(file)}:{line}"
         for file in python_files()
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.level
+        for line in outline_of(file).relative_imports
     ]
     assert not relative
 
 
 def test_every_module_has_a_docstring() -> None:
-    silent = [
-        name_of(file)
-        for file in python_files()
-        if not ast.get_docstring(ast.parse(file.read_text()))
-    ]
+    silent = [name_of(file) for file in python_files() if not outline_of(file).has_docstring]
     assert not silent, "a module starts with one sentence: its purpose, and its source in Kafka"
 
 
 def test_signatures_do_not_use_any() -> None:
     """`Any` is used only in the declaration language, and in tests."""
     vague = [
-        f"{name_of(file)}:{node.lineno} {node.name}"
+        f"{name_of(file)}:{function.line} {function.name}"
         for file in python_files()
-        if file.relative_to(PROJECT_ROOT).parts[0] in ("protocol", "kraftsim")
-        and name_of(file) not in DECLARATION_LANGUAGE
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and any(_mentions_any(hint) for hint in _hints(node))
+        if room_of(file) in ("protocol", "kraftsim") and name_of(file) not in DECLARATION_LANGUAGE
+        for function in outline_of(file).functions
+        if function.mentions_any
     ]
     assert not vague
 
