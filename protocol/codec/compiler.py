@@ -123,10 +123,8 @@ def class_source(cls: type) -> str:
     with source.block("def __eq__(self, other):"):
         with source.block("if not isinstance(other, CLASS):"):
             source.line("return NotImplemented")
-        source.line(
-            "return "
-            f"{' and '.join(f'self.{field.name} == other.{field.name}' for field in declaration.fields) or 'True'}"
-        )
+        equal = [f"self.{field.name} == other.{field.name}" for field in declaration.fields]
+        source.line(f"return {' and '.join(equal) or 'True'}")
     ranges = sorted(
         {(found.first, found.last) for found in versions_with_records(cls, declaration.versions)}
     )

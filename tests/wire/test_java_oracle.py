@@ -50,14 +50,15 @@ GENERATED = re.compile(
     r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class|"
     r"kafka/internals/generated/\w+\.class"
 )
+COORDINATOR = "org.apache.kafka.coordinator"
 SERDES = {
-    "3.9.1": {
-        CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.CoordinatorRecordSerde"
-    },
+    "3.9.1": {CoordinatorTopic.CONSUMER_OFFSETS: f"{COORDINATOR}.group.CoordinatorRecordSerde"},
     "4.4.0": {
-        CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde",
-        CoordinatorTopic.TRANSACTION_STATE: "org.apache.kafka.coordinator.transaction.TransactionCoordinatorRecordSerde",
-        CoordinatorTopic.SHARE_GROUP_STATE: "org.apache.kafka.coordinator.share.ShareCoordinatorRecordSerde",
+        CoordinatorTopic.CONSUMER_OFFSETS: f"{COORDINATOR}.group.GroupCoordinatorRecordSerde",
+        CoordinatorTopic.TRANSACTION_STATE: (
+            f"{COORDINATOR}.transaction.TransactionCoordinatorRecordSerde"
+        ),
+        CoordinatorTopic.SHARE_GROUP_STATE: f"{COORDINATOR}.share.ShareCoordinatorRecordSerde",
     },
 }
 LAST_TYPE = {"3.9.1": 8, "4.4.0": 23}

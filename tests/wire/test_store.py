@@ -24,7 +24,8 @@ from protocol import codec_of, request_class, response_class
 for cls in (request_class(22), response_class(3), response_class(1)):
     codec = codec_of(cls, 4)
     codec.decode(codec.encode(cls()))
-print(*(name in sys.modules for name in ("construct", "protocol.codec.tree", "protocol.codec.compiler")))
+names = ("construct", "protocol.codec.tree", "protocol.codec.compiler")
+print(*(name in sys.modules for name in names))
 """
 
 
