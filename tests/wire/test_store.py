@@ -125,7 +125,7 @@ def test_without_a_directory_everything_is_generated(
     monkeypatch.setenv(store.DIRECTORY_VARIABLE, str(tmp_path / "file" / "below"))
     assert store.directory() is None
     cls = declared()
-    codec = CompiledMessage(cls, 1)
+    codec = CompiledMessage[object](cls, 1)
     assert codec.parse(codec.encode(cls(number=7, text="b"))) == cls(number=7, text="b")
 
 
