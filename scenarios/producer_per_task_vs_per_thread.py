@@ -3,8 +3,8 @@ thread (KIP-447), in one run.
 
 The same topic is copied twice, by one app after the other. The run counts what each opens and does:
 producers, connections, transactions and elapsed time. The workload parameter `partitions` is the
-number of input partitions, `replicas` their replication factor; tools/bench/bench_tasks.py makes a table
-of the results.
+number of input partitions, `replicas` their replication factor; tools/bench/bench_tasks.py makes a
+table of the results.
 Source: KIP-447 and its design document: "the number of producers grows linearly with the number of
 tasks".
 """

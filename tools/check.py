@@ -1,7 +1,6 @@
 """The fast inner loop: lint, types, import contracts, and the tests nearest to what changed.
 
-    make check                          what differs from the last commit; if nothing does, the last
-    commit itself
+    make check                          what differs from the last commit, or else that commit
     make check ARGS="--since main~3"    everything since a commit
     make check ARGS="--seconds 120"     give the tests more time
 

@@ -228,7 +228,8 @@ def _row(verdict: Verdict) -> str:
         f'<td><span class="mark {mark.replace(" ", "-")}" title="{mark}"><span '
         f'class="hidden">{mark}</span></span></td>'
         f'<td><button type="button">{_text(verdict.invariant)}</button> {promised}'
-        f'<p class="rule">{_text(verdict.rule)} <cite>{_text(verdict.source)}</cite></p>{reason}</td>'
+        f'<p class="rule">{_text(verdict.rule)} <cite>{_text(verdict.source)}</cite></p>'
+        f"{reason}</td>"
         f"<td>{verdict.examined:,}</td><td>{verdict.violation_count:,}</td></tr>"
     )
 

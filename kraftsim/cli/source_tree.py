@@ -112,7 +112,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "fault": Kind(
         files={"kraftsim/lab/faults/kinds/$stem.py": "fault.txt"},
         next_steps=(
-            "Set family, aim, modes, triggers_on and spoils.",
+            "Set family, aim, modes, triggers_on and data_loss.",
             "Add a row to the table of tests/simulate/test_FAMILY_faults.py.",
             "Write over_sockets if real processes can have it too.",
             CHANGELOG,

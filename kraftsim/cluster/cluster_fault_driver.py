@@ -1,5 +1,5 @@
-"""Implements `kraftsim.lab.faults.field.FaultDriver` on a real cluster: signals to processes, aborts of
-embedded nodes, and requests to the proxy.
+"""Implements `kraftsim.lab.faults.field.FaultDriver` on a real cluster: signals to processes,
+aborts of embedded nodes, and requests to the proxy.
 """
 
 import asyncio

@@ -31,8 +31,8 @@ def decide(
     """Return the result of `carry_out` for the decision computed by `look`; in several turns for a
     large call.
 
-    Only the ledger of a metadata log can detect changes between two steps: in ZooKeeper mode
-    requests are decided in one turn.
+    Only the metadata writer of a KRaft controller can detect changes between two steps: in
+    ZooKeeper mode requests are decided in one turn.
     """
     writer, later, refuse = (
         controller.metadata_writer,

@@ -275,7 +275,7 @@ def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
         return
 
     def pass_on() -> None:
-        assert answer.answer is not None, "an answer woke this"
+        assert answer.answer is not None, "called once the answer is complete"
         later.complete(answer.answer)
 
     answer.attach(pass_on)

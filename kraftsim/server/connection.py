@@ -461,7 +461,7 @@ class ServerConnection(asyncio.Protocol):
         deferred = self._pending
         if deferred is None or self._shell.is_dead:
             return
-        assert deferred.answer is not None, "a completed answer woke this connection"
+        assert deferred.answer is not None, "called once the answer is complete"
         asked, frame = self._pending_asked, self._pending_frame
         self._pending, self._pending_asked, self._pending_frame = None, NO_HEAD, None
         self._put(deferred.answer, asked, frame)

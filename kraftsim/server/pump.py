@@ -1,11 +1,12 @@
-"""The one runner of rules that return effects: a step takes one input and returns a list of effects,
-which a pump executes in order, one at a time.
+"""The one runner of rules that return effects: a step takes one input and returns a list of
+effects, which a pump executes in order, one at a time.
 
-A step is `step(input, now_ms)`, or one method per input (`queue.on_lost(broker_id)`) where an object
-per input would cost more than the step. If inputs also return a value (`claim` of a producer id) or
-pass several objects (a group shard), the rules gather the effects of a step, and `take_effects`
-returns its list. Executing an effect may cause the next input at once (an available response, a
-failed send): the rules see that input at once, and its effects are queued behind the earlier ones.
+A step is `step(input, now_ms)`, or one method per input (`queue.on_lost(broker_id)`) where an
+object per input would cost more than the step. If inputs also return a value (`claim` of a producer
+id) or pass several objects (a group shard), the rules gather the effects of a step, and
+`take_effects` returns its list. Executing an effect may cause the next input at once (an available
+response, a failed send): the rules see that input at once, and its effects are queued behind the
+earlier ones.
 
 Two shells have a runner of their own, because effects of theirs hold back all later ones until they
 are durable: `kraftsim.raft.raft_node` and `kraftsim.zookeeper.server`.

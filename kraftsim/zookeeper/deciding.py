@@ -106,7 +106,7 @@ def _pass_on(answer: Answer | Deferred, later: Deferred) -> None:
         return
 
     def complete() -> None:
-        assert inner.answer is not None, "an answer woke this"
+        assert inner.answer is not None, "called once the answer is complete"
         later.complete(inner.answer)
 
     inner.attach(complete)

@@ -302,8 +302,8 @@ class EntityRequestHandler:
 
 
 class EntityWriter:
-    """Implements the ledger interface for entities; committed records are kept until they are
-    written.
+    """Implements the metadata writer interface for entities; committed records are kept until
+    they are written.
     """
 
     def __init__(self, state: ControllerState) -> None:

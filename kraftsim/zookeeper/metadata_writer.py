@@ -1,7 +1,7 @@
 """Commits the decisions of a ZooKeeper-mode controller as znodes: replayed immediately, written in
 order, answered once ZooKeeper acknowledges.
 
-It has the interface of the KRaft metadata ledger. Decisions made during a write are batched into
+It has the interface of the KRaft metadata writer. Decisions made during a write are batched into
 the next write; all writes are conditional on the controller epoch. If another node has written a
 znode concurrently, all unacknowledged decisions are reverted, the znode is read again, and the
 requests are handled again.
@@ -470,7 +470,7 @@ def pass_on(inner: Deferred, outer: Deferred) -> None:
         return
 
     def complete() -> None:
-        assert inner.answer is not None, "an answer woke this"
+        assert inner.answer is not None, "called once the answer is complete"
         outer.complete(inner.answer)
 
     inner.attach(complete)

@@ -230,7 +230,7 @@ def _when_led(
 
     def wait_for_leaders() -> None:
         result = answer.answer if isinstance(answer, Deferred) else answer
-        assert result is not None, "an answer woke this"
+        assert result is not None, "called once the answer is complete"
         if all(_is_led(context, name) for name, _ in rows):
             later.complete(result)
         else:

@@ -5,19 +5,15 @@ What it reads. `tree.layout_of(cls, version)` is a Struct whose versions are alr
 the compiler never sees one. For each construct it reads the attributes that the interpreter uses,
 too:
 
-    construct            read                            decoded by
-    encoded by FixedType            code                            a run of neighbours, one unpack
-    a run of neighbours, one pack Text, Blob           length.compact, .nullable       length,
-    check, slice                 one pack with the fields around it Elements             length,
-    element                 numbers: one unpack; fixed           numbers: one pack; fixed
-    structures: one
-                                                         structures: one iter_unpack          pack
-                                                         each in a comprehension
-    NullableStructure    structure, tagged               a marker byte, then the structure    the
-    same StructureLayout      fields, tags, absent            statements inline, no call
-    statements inline, no call TaggedFields         tags (by their layout)          one byte if
-    there are none, else     one zero byte within the pack, else a function
-                                                         a function of the structure
+    FixedType          reads code; decoded: a run of neighbours, one unpack; encoded: one pack
+    Text, Blob         reads length.compact, nullable; decoded: length, check, slice; encoded: one
+                       pack with the fields around it
+    Elements           reads length, element; numbers: one unpack or pack; fixed structures: one
+                       iter_unpack, or a pack each in a comprehension
+    NullableStructure  reads structure, tagged; a marker byte, then the structure
+    StructureLayout    reads fields, tags, absent; statements inline, no call
+    TaggedFields       reads tags (by their layout); one byte if there are none, else a function of
+                       the structure
 
 Versions: a field that is absent gets its default as a constant, and if its value would be lost, the
 encoder tests it. Tagged fields: the usual count of zero is part of the unpack or the pack before
@@ -25,26 +21,36 @@ it. Compact lengths: the first byte is part of the unpack before it; only a leng
 call. construct's own compiler emits a call per field and returns short data silently; this one is
 exact, because every read beyond the end fails.
 
-What it writes. InitProducerIdRequest v4 is `transactional_id: compact nullable string,
-transaction_timeout_ms: int32, producer_id: int64, producer_epoch: int16, tags`, and its decoder:
+What it writes. InitProducerIdRequest v2 is `transactional_id: compact nullable string,
+transaction_timeout_ms: int32, tags`, and its decoder:
 
-    class_InitProducerIdRequest = CLASSES[0] unpack_from_iqhB = struct_method('iqhB', 'unpack_from')
+    class_InitProducerIdRequest = CLASSES[0]
+    unpack_from_iB = struct_method('iB', 'unpack_from')
     def decode(buffer, position=0):
-        start = position try:
-            it = new(class_InitProducerIdRequest) length_1 = buffer[position] if length_1 > 127:
-                length_1, position = longer_string(length_1, buffer, position + 1) position -= 1
+        start = position
+        try:
+            it = new(class_InitProducerIdRequest)
+            length_1 = buffer[position]
+            if length_1 > 127:
+                length_1, position = longer_string(length_1, buffer, position + 1)
+                position -= 1
             if length_1:
-                end_2 = position + length_1 it.transactional_id = buffer[position +
-                1:end_2].decode() if length_1 > 1 else '' position = end_2
+                end_2 = position + length_1
+                it.transactional_id = buffer[position + 1:end_2].decode() if length_1 > 1 else ''
+                position = end_2
             else:
-                it.transactional_id = None position += 1
-            it.enable2_pc = False it.keep_prepared_txn = False it.transaction_timeout_ms,
-            it.producer_id, it.producer_epoch, tags_3 = unpack_from_iqhB(buffer, position) if
-            tags_3:
-                position = keep_tags(tags_3, buffer, position + 15, it) - 15
+                it.transactional_id = None
+                position += 1
+            it.producer_id = -1
+            it.producer_epoch = -1
+            it.enable2_pc = False
+            it.keep_prepared_txn = False
+            it.transaction_timeout_ms, tags_3 = unpack_from_iB(buffer, position)
+            if tags_3:
+                position = keep_tags(tags_3, buffer, position + 5, it) - 5
             else:
                 it._tags = None
-            return it, position + 15
+            return it, position + 5
         except (UnicodeDecodeError, AttributeError) as error:
             return again(buffer, start, error)
         except (struct_error, IndexError, ValueError) as error:
@@ -123,10 +129,8 @@ def class_source(cls: type) -> str:
     with source.block("def __eq__(self, other):"):
         with source.block("if not isinstance(other, CLASS):"):
             source.line("return NotImplemented")
-        source.line(
-            "return "
-            f"{' and '.join(f'self.{field.name} == other.{field.name}' for field in declaration.fields) or 'True'}"
-        )
+        equal = [f"self.{field.name} == other.{field.name}" for field in declaration.fields]
+        source.line(f"return {' and '.join(equal) or 'True'}")
     ranges = sorted(
         {(found.first, found.last) for found in versions_with_records(cls, declaration.versions)}
     )

@@ -58,8 +58,12 @@ NOT_DECLARED: Final[Mapping[str, str]] = {
         "2.8's preview of KRaft only, in frame version 0; number 14 is ClientQuotaRecord since "
         "3.0, with other fields"
     ),
-    "ShareGroupPartitionMetadataKey": "3.9's preview of share groups only; 4.x skips records of type 9 as unknown (KIP-932)",
-    "ShareGroupPartitionMetadataValue": "3.9's preview of share groups only; 4.x skips records of type 9 as unknown (KIP-932)",
+    "ShareGroupPartitionMetadataKey": (
+        "3.9's preview of share groups only; 4.x skips records of type 9 as unknown (KIP-932)"
+    ),
+    "ShareGroupPartitionMetadataValue": (
+        "3.9's preview of share groups only; 4.x skips records of type 9 as unknown (KIP-932)"
+    ),
 }
 """Messages that some release defines and that are not declared here."""
 
@@ -131,11 +135,17 @@ def present_name(message: str, structure: str, field: str) -> str:
 
 ALLOWED: Final[Mapping[str, Mapping[str, str]]] = {
     "ProducerSnapshot": {
-        "ProducerEntries.CoordinatorEpoch: default": "0 in Kafka, which always sets it; a fresh entry here says that there is none",
-        "ProducerEntries.CurrentTxnFirstOffset: default": "0 in Kafka, which always sets it; a fresh entry here says that there is none",
+        "ProducerEntries.CoordinatorEpoch: default": (
+            "0 in Kafka, which always sets it; a fresh entry here says that there is none"
+        ),
+        "ProducerEntries.CurrentTxnFirstOffset: default": (
+            "0 in Kafka, which always sets it; a fresh entry here says that there is none"
+        ),
     },
     "RequestHeader": {
-        "ClientId: ignorable": "4.0 has no header v0 left that would lack the field; up to 3.9 it is ignorable"
+        "ClientId: ignorable": (
+            "4.0 has no header v0 left that would lack the field; up to 3.9 it is ignorable"
+        )
     },
 }
 """By message: the start of a difference's line, and why the difference is intended."""

@@ -398,7 +398,9 @@ const document = {{ getElementById: (id) => ({{ textContent: elements[id] }}) }}
 {decoder}
 unpack().then(() => {{
   const events = [];
-  for (let i = 0; i < count; i++) events.push([idOf(i), kindOf(i).name, labelOf(i), fieldsOf(i).length, data.cause[i]]);
+  for (let i = 0; i < count; i++) {{
+    events.push([idOf(i), kindOf(i).name, labelOf(i), fieldsOf(i).length, data.cause[i]]);
+  }}
   console.log(JSON.stringify(events));
 }});
 """

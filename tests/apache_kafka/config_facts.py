@@ -27,6 +27,7 @@ RELEASES: Final = (
     DEFAULT_RELEASE, "4.0.2", "4.1.2", "4.2.2", "4.3.1", NEWEST_RELEASE,
 )  # fmt: skip
 """The newest patch of each release line that kraftsim emulates."""
+GENERATOR: Final = "tests/apache_kafka/config_facts.py"
 FOLDER: Final = PROJECT_ROOT / "kraftsim" / "metadata" / "config_facts"
 BROKER, INTERNAL, TOPIC, INTERNAL_TOPIC = "broker", "internal", "topic", "internal-topic"
 FILES: Final = {"brokers_2": "2.", "brokers_3": "3.", "brokers_4": "4.", "topics": ""}
@@ -135,11 +136,12 @@ def _wrapped(word: str) -> str:
 def _module(sentence: str, tables: Tables, of_file: str) -> str:
     changed, gone, orders = _changes(tables)
     lines = [
-        (
-            f'"""{sentence} Data only; written by tests/apache_kafka/config_facts.py from the '
-            'classes of each release."""'
-        ),
+        f'"""{sentence}',
         "",
+        f"Data only; written by {GENERATOR} from the classes of each release.",
+        '"""',
+        "",
+        "# The generator lays out the rows itself, without a formatter.",
         "# fmt: off",
     ]
     lines += ["CHANGED: dict[str, tuple[tuple[str | None, ...], ...]] = {"]

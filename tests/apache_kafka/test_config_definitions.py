@@ -15,8 +15,10 @@ from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, class
 
 pytestmark = pytest.mark.interop
 VALUES = (
-    "", " ", "x", "-1", "0", "-2", "-3", "1", " 7 ", "13", "99999999999999999999", "2147483648", "9223372036854775808", "1.5", "true", "TRUE", "yes",
-    "delete,compact", "compact ,delete", "delete,foo", ",", "Delete", "*", "*,*", "1:2,3:4", "1:2,,3:4", "1:2:3", "CreateTime", "LogAppendTime",
+    "", " ", "x", "-1", "0", "-2", "-3", "1", " 7 ", "13", "99999999999999999999", "2147483648",
+    "9223372036854775808", "1.5", "true", "TRUE", "yes",
+    "delete,compact", "compact ,delete", "delete,foo", ",", "Delete", "*", "*,*", "1:2,3:4",
+    "1:2,,3:4", "1:2:3", "CreateTime", "LogAppendTime",
     "logappendtime", "zstd", "ZSTD", "0.5", "1e3", "1.5f", "+5", "0x10", "1_000", "23", "18", "10",
     "-131073", "2.1", "NaN", "Infinity", "none", "-0",
     "1234567.8", "12345678.9", "0.00012", "3.9", "2.8-IV1", "3.9-IV9",

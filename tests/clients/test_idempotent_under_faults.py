@@ -30,14 +30,18 @@ Command = Callable[[Brokers, str], Sequence[str]]
 BY_KAFKA_PYTHON = f"""
 import sys, time, kafka
 producers = [
-    kafka.KafkaProducer(bootstrap_servers=sys.argv[1].split(","), enable_idempotence=True, retry_backoff_ms=50, reconnect_backoff_ms=50, linger_ms=2,
-                        metadata_max_age_ms=2000, delivery_timeout_ms=50_000)
+    kafka.KafkaProducer(
+        bootstrap_servers=sys.argv[1].split(","), enable_idempotence=True,
+        retry_backoff_ms=50, reconnect_backoff_ms=50, linger_ms=2,
+        metadata_max_age_ms=2000, delivery_timeout_ms=50_000,
+    )
     for _ in range({WRITERS})
 ]
 sent = []
 for count in range({EACH["kafka-python"]}):
     for name, producer in enumerate(producers):
-        sent.append(producer.send(sys.argv[2], b"%d" % count, b"%d.%d" % (name, count), partition=count % {PARTITIONS}))
+        value, key = b"%d" % count, b"%d.%d" % (name, count)
+        sent.append(producer.send(sys.argv[2], value, key, partition=count % {PARTITIONS}))
     if count % 20 == 0:
         time.sleep(0.02)
 for each in sent:

@@ -281,7 +281,8 @@ from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.spec import ClusterSpec
 directory = RunDirectory(Path({str(tmp_path)!r}))
 directory.create()
-asyncio.run(ProxyProcess(proxy_plan(ClusterSpec(brokers=1, port={free_port_range(1)}, behind_proxy=True), follows_frames=False), directory).start())
+spec = ClusterSpec(brokers=1, port={free_port_range(1)}, behind_proxy=True)
+asyncio.run(ProxyProcess(proxy_plan(spec, follows_frames=False), directory).start())
 print("up", flush=True)
 time.sleep(60)
 """

@@ -23,14 +23,20 @@ JAAS = (
     'user_alice="alice-secret" user_bob="bob-secret";'
 )
 SECURITY = {
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,WATCHED:SASL_PLAINTEXT",
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,WATCHED:SASL_PLAINTEXT"
+    ),
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "listener.name.sasl.plain.sasl.jaas.config": JAAS,
     "listener.name.watched.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.watched.plain.sasl.jaas.config": JAAS,
     "controller.listener.names": "CONTROLLER,WATCHED",
-    "listener.name.sasl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-    "listener.name.sasl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+    "listener.name.sasl.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
     "listener.name.sasl.scram-sha-512.connections.max.reauth.ms": "60000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",

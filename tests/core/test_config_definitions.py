@@ -160,16 +160,23 @@ def test_values_are_formatted_as_in_java(
     [
         ({"log.retention.ms": "5"}, True, None),
         ({"no.such.key": "5"}, True, None),
-        ({"num.partitions": "5"}, False, "Cannot update these configs dynamically: Set(num.partitions)"),
-        ({"listeners": "A://h:1"}, True, ("Cannot update these configs at default cluster level, broker id must be specified: " "Set(listeners)")),
+        ({"num.partitions": "5"}, False,
+         "Cannot update these configs dynamically: Set(num.partitions)"),
+        ({"listeners": "A://h:1"}, True,
+         "Cannot update these configs at default cluster level, broker id must be specified: "
+         "Set(listeners)"),
         ({"listeners": "A://h:1"}, False, None),
         ({"listener.name.a.max.connections": "5"}, True, None),
-        ({"listener.name.a.max.connections": "x"}, True, "Invalid value x for configuration max.connections: Not a number of type INT"),
+        ({"listener.name.a.max.connections": "x"}, True,
+         "Invalid value x for configuration max.connections: Not a number of type INT"),
         ({"listener.name.a.ssl.keystore.type": "JKS"}, True,
-         ("Cannot update these configs at default cluster level, broker id must be specified: " "Set(listener.name.a.ssl.keystore.type)")),
+         "Cannot update these configs at default cluster level, broker id must be specified: "
+         "Set(listener.name.a.ssl.keystore.type)"),
         ({"ssl.keystore.type": "JKS"}, False,
-         ("These security configs can be dynamically updated only per-listener using the " "listener " "prefix: Set(ssl.keystore.type)")),
-        ({"min.insync.replicas": "0"}, True, "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1"),
+         "These security configs can be dynamically updated only per-listener using the listener "
+         "prefix: Set(ssl.keystore.type)"),
+        ({"min.insync.replicas": "0"}, True,
+         "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1"),
     ],
 )  # fmt: skip
 def test_settings_that_are_dynamically_updatable(

@@ -87,12 +87,15 @@ def test_dynamic_configs_override_properties() -> None:
 @pytest.mark.parametrize(
     ("overrides", "key", "expected"),
     [
-        ({"retention.ms": "1234"}, "retention.ms", ("1234", 1, False, False, [("retention.ms", "1234", 1)])),
+        ({"retention.ms": "1234"}, "retention.ms",
+         ("1234", 1, False, False, [("retention.ms", "1234", 1)])),
         ({}, "retention.ms", ("604800000", 5, False, False, [])),
         ({}, "cleanup.policy", ("delete", 5, False, False, [("log.cleanup.policy", "delete", 5)])),
         ({"cleanup.policy": "compact, delete"}, "cleanup.policy",
-         ("compact,delete", 1, False, False, [("cleanup.policy", "compact,delete", 1), ("log.cleanup.policy", "delete", 5)])),
-        ({"preallocate": "TRUE"}, "preallocate", ("true", 1, False, False, [("preallocate", "true", 1), ("log.preallocate", "false", 5)])),
+         ("compact,delete", 1, False, False,
+          [("cleanup.policy", "compact,delete", 1), ("log.cleanup.policy", "delete", 5)])),
+        ({"preallocate": "TRUE"}, "preallocate",
+         ("true", 1, False, False, [("preallocate", "true", 1), ("log.preallocate", "false", 5)])),
     ],
 )  # fmt: skip
 def test_describe_a_topic_config(overrides: dict[str, str], key: str, expected: object) -> None:

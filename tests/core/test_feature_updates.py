@@ -48,16 +48,29 @@ def why_not(cluster: Cluster, name: str, level: int, kind: int) -> str | None:
         (21, SAFE_DOWNGRADE, None),
         (20, SAFE_DOWNGRADE, None),
         (17, UNSAFE_DOWNGRADE, None),
-        (16, SAFE_DOWNGRADE, "Invalid metadata.version 16. Refusing to perform the requested downgrade because it "
+        (16, SAFE_DOWNGRADE,
+         "Invalid metadata.version 16. Refusing to perform the requested downgrade because it "
          "might delete metadata information."),
-        (16, UNSAFE_DOWNGRADE, ("Invalid metadata.version 16. Unsafe metadata downgrade is not supported in this " "version.")),
-        (3, SAFE_DOWNGRADE, "Invalid metadata.version 3. Unable to set a metadata.version less than 3.3-IV0"),
-        (0, SAFE_DOWNGRADE, ("Invalid update version 0 for feature metadata.version. Local controller 101 only " "supports versions 1-21")),
-        (22, UPGRADE, ("Invalid update version 22 for feature metadata.version. Local controller 101 only " "supports versions 1-21")),
-        (-1, UPGRADE, ("Invalid update version -1 for feature metadata.version. A feature version cannot be " "less than 0.")),
-        (20, 9, ("Invalid update version 20 for feature metadata.version. The controller does not " "support the given upgrade type.")),
-        (20, UPGRADE, "Invalid update version 20 for feature metadata.version. Can't downgrade the version " "of this feature without setting the "
-         "upgrade type to either safe or unsafe downgrade."),
+        (16, UNSAFE_DOWNGRADE,
+         "Invalid metadata.version 16. Unsafe metadata downgrade is not supported in this "
+         "version."),
+        (3, SAFE_DOWNGRADE,
+         "Invalid metadata.version 3. Unable to set a metadata.version less than 3.3-IV0"),
+        (0, SAFE_DOWNGRADE,
+         "Invalid update version 0 for feature metadata.version. Local controller 101 only "
+         "supports versions 1-21"),
+        (22, UPGRADE,
+         "Invalid update version 22 for feature metadata.version. Local controller 101 only "
+         "supports versions 1-21"),
+        (-1, UPGRADE,
+         "Invalid update version -1 for feature metadata.version. A feature version cannot be "
+         "less than 0."),
+        (20, 9,
+         "Invalid update version 20 for feature metadata.version. The controller does not "
+         "support the given upgrade type."),
+        (20, UPGRADE,
+         "Invalid update version 20 for feature metadata.version. Can't downgrade the version of "
+         "this feature without setting the upgrade type to either safe or unsafe downgrade."),
     ],
 )  # fmt: skip
 def test_metadata_version_can_be_upgraded_and_safely_downgraded(

@@ -215,10 +215,8 @@ class ScriptDriver:
     def do_offset(self, offset: str) -> str:
         wish = self._following().wish()
         assert isinstance(wish, OffsetWish), "it requests offsets"
-        return (
-            f"{self._stepped(self._following().on_offset(wish, error=ErrorCode.NONE, offset=int(offset)))}"
-            f"\n{self._wish()}"
-        )
+        effects = self._following().on_offset(wish, error=ErrorCode.NONE, offset=int(offset))
+        return f"{self._stepped(effects)}\n{self._wish()}"
 
     def _following(self) -> Following:
         assert self.replica.following is not None, "it follows"

@@ -207,10 +207,8 @@ class ProducerDriver:
                 self.looked_for = kind
                 return f"find coordinator of {kind.name.lower()} {key}"
             case SendQuestion(broker_id=broker_id, question=question):
-                return (
-                    f"to {broker_id}: "
-                    f"{spelt(question).replace(' transactional_id=x', '').replace(' transaction_timeout_ms=60000', '')}"
-                )
+                text = spelt(question).replace(" transactional_id=x", "")
+                return f"to {broker_id}: {text.replace(' transaction_timeout_ms=60000', '')}"
             case SendProduce():
                 self.requests[effect.request_id] = effect
                 batches = (
@@ -483,10 +481,8 @@ class VerificationDriver:
                 )
                 return f"to {coordinator_id}: {', '.join(rows)}"
             case VerificationResult(question, errors):
-                return (
-                    f"waiter {question.waiter}: "
-                    f"{', '.join(f'{_names([where])} {error.name}' for where, error in errors.items())}"
-                )
+                named = [f"{_names([where])} {error.name}" for where, error in errors.items()]
+                return f"waiter {question.waiter}: {', '.join(named)}"
 
 
 def _facts(outcome: Outcome) -> TransactionFacts:

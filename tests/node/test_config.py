@@ -82,7 +82,9 @@ def test_inter_broker_security_protocol_selects_the_listener() -> None:
     login = {
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ),
     }
     assert NodeConfig.parse({**settings, **login}).inter_broker_listener_name == "SASL_PLAINTEXT"
     with pytest.raises(

@@ -18,7 +18,9 @@ OTHER_DEFAULTS = {
     "controller.quorum.voters": "a broker cannot run without a quorum",
     "controller.listener.names": "a broker cannot run without one",
     "group.consumer.assignment.interval.ms": "set by the parts of the release",
-    "group.consumer.assignors": "Kafka names classes up to 3.9; none but the two that exist can be meant",
+    "group.consumer.assignors": (
+        "Kafka names classes up to 3.9; none but the two that exist can be meant"
+    ),
     "group.consumer.migration.policy": "set by the parts of the release",
     "group.coordinator.rebalance.protocols": "set by the parts of the release",
     "inter.broker.listener.name": "derived: PLAINTEXT",

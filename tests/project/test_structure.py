@@ -1,5 +1,5 @@
-"""`python -m tools.structure`: circles are found as a slow search finds them, the table has figures,
-and the circles of the product are few and small.
+"""`python -m tools.structure`: circles are found as a slow search finds them, the table has
+figures, and the circles of the product are few and small.
 """
 
 from pathlib import Path

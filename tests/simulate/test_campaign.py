@@ -36,7 +36,9 @@ errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
 DEPENDS_ON_THE_HASH_SEED = """
 import kraftsim.lab.explore.request as search
 settings_of = search.settings_of
-search.settings_of = lambda *run: {**settings_of(*run), "broker.heartbeat.interval.ms": str(300 + hash("x") % 100)}
+search.settings_of = lambda *run: {
+    **settings_of(*run), "broker.heartbeat.interval.ms": str(300 + hash("x") % 100)
+}
 """
 
 

@@ -44,9 +44,11 @@ if form == "construct":
 from kraftsim.cli.main import kraftsim
 
 try:
-    kraftsim(["scenario", scenario, "--seed", seed, "--codec", form, "--out", out], standalone_mode=False)
+    words = ["scenario", scenario, "--seed", seed, "--codec", form, "--out", out]
+    kraftsim(words, standalone_mode=False)
 finally:
-    found = {name: name in sys.modules for name in ("construct", "protocol.codec.tree", "protocol.codec.compiler")}
+    names = ("construct", "protocol.codec.tree", "protocol.codec.compiler")
+    found = {name: name in sys.modules for name in names}
     Path(out, "codec.json").write_text(json.dumps({"counts": counts, "modules": found}))
 """
 

@@ -245,8 +245,10 @@ def test_harness_may_open_files() -> None:
 
 def ambient_values() -> list[object]:
     return [
-        time.time(), time.time_ns(), time.monotonic(), time.perf_counter(), random.random(), random.choice("abc"), random.Random().random(),
-        os.urandom(4), os.getrandom(4), uuid.uuid4(), uuid.uuid1(), secrets.token_hex(4), random.SystemRandom().random(),
+        time.time(), time.time_ns(), time.monotonic(), time.perf_counter(),
+        random.random(), random.choice("abc"), random.Random().random(),
+        os.urandom(4), os.getrandom(4), uuid.uuid4(), uuid.uuid1(),
+        secrets.token_hex(4), random.SystemRandom().random(),
     ]  # fmt: skip
 
 

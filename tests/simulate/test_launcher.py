@@ -9,8 +9,10 @@ import sys
 from kraftsim.world.simulated.launcher import relaunch_pinned
 pinning = relaunch_pinned(sys.orig_argv[1:])
 import os, time
-print(pinning.hash_seed, pinning.addresses, os.environ["AIOKAFKA_NO_EXTENSIONS"], time.time.__module__, sys.argv[1:])
-print(hash("broker-1"), hash(None) if pinning.addresses else 0, [*{"a", "b", "c", None, (None, "x")}] if pinning.addresses else 0)
+extensions = os.environ["AIOKAFKA_NO_EXTENSIONS"]
+print(pinning.hash_seed, pinning.addresses, extensions, time.time.__module__, sys.argv[1:])
+by_address = (hash(None), [*{"a", "b", "c", None, (None, "x")}]) if pinning.addresses else (0, 0)
+print(hash("broker-1"), *by_address)
 """
 
 

@@ -140,13 +140,14 @@ def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path: Path) -
 def test_test_that_never_ends_counts_as_detection(tmp_path: Path) -> None:
     """A mutant may loop for ever; the test that hangs is named."""
     (tmp_path / "test_round.py").write_text(
-        "from kraftsim.raft import rules_elections\n\ndef test_it():\n    while rules_elections._count: "
-        "pass\n"
+        "from kraftsim.raft import rules_elections\n\n"
+        "def test_it():\n    while rules_elections._count: pass\n"
     )
     look = f"""
 from tools.mutants import catalogue, unit_stage
 unit_stage.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
-print("\\n", unit_stage.run_unit_stage([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
+mutants = [catalogue.mutant_named("counts-refusals")]
+print("\\n", unit_stage.run_unit_stage(mutants, cpu_seconds_max=0.5))
 """
     done = subprocess.run(
         [sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT

@@ -52,7 +52,10 @@ from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import faults_of, settings_of
 from kraftsim.lab.faults.fault import to_json
 quorum = scenario("quorum_under_faults")
-drawn = [(to_json(list(faults_of(quorum, seed, Mode.SIM))), settings_of(quorum, seed, Mode.SIM)) for seed in range(60)]
+drawn = [
+    (to_json(list(faults_of(quorum, seed, Mode.SIM))), settings_of(quorum, seed, Mode.SIM))
+    for seed in range(60)
+]
 print(hashlib.sha256(repr(drawn).encode()).hexdigest())
 """
 

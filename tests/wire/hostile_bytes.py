@@ -55,7 +55,7 @@ def short_frame(message_class: type, version: int, size_max: int) -> bytes:
     )
 
 
-class QuickToRefuse(CompiledMessage):
+class QuickToRefuse(CompiledMessage[object]):
     """The normal fused codec, but with errors that name no field."""
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
@@ -63,7 +63,7 @@ class QuickToRefuse(CompiledMessage):
 
 
 @cache
-def quick_codec(message_class: type, version: int) -> CompiledMessage:
+def quick_codec(message_class: type, version: int) -> CompiledMessage[object]:
     """Return the codec for sweeps over many malformed frames."""
     return QuickToRefuse(message_class, version)
 

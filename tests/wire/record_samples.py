@@ -2,7 +2,7 @@
 implementations.
 """
 
-from collections.abc import Mapping
+from typing import TypedDict, Unpack
 
 from protocol.records.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
 from protocol.records.compression import Compression, compress
@@ -18,13 +18,34 @@ RECORDS = (
     Record(2, TIME + 9, b"", b""),
     Record(3, TIME, b"k" * 63, b"v" * 300),
 )
-PRODUCER: Mapping[str, int] = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 7}
 
 
-def batch_at(base_offset: int, records: tuple[Record, ...] = RECORDS, **options: object) -> bytes:
+class ProducerOptions(TypedDict, total=False):
+    """The parameters of `build_batch` that name a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class BatchOptions(ProducerOptions, total=False):
+    """The parameters of `build_batch` that the samples use."""
+
+    compression: Compression
+    transactional: bool
+    append_timestamp: int
+    delete_horizon_ms: int
+
+
+PRODUCER: ProducerOptions = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 7}
+
+
+def batch_at(
+    base_offset: int, records: tuple[Record, ...] = RECORDS, **options: Unpack[BatchOptions]
+) -> bytes:
     """Return a batch of format 2 whose first record has this offset."""
     moved = [record._replace(offset=record.offset + base_offset) for record in records]
-    return build_batch(moved, base_offset=base_offset, **options)  # type: ignore[arg-type]
+    return build_batch(moved, base_offset=base_offset, **options)
 
 
 def message_set_at(

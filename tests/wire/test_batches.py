@@ -105,7 +105,7 @@ def test_a_log_sets_the_base_offset_without_a_copy_or_a_new_checksum() -> None:
     buffer = b"frame" + PRODUCED
     head, rest = RecordBatch(buffer, 5).with_base_offset(1000, 7)
     assert len(head) == 16 and isinstance(rest, memoryview) and rest.obj is buffer
-    batch = RecordBatch(head + bytes(rest))
+    batch = RecordBatch(bytes(head) + bytes(rest))
     assert (batch.base_offset, batch.next_offset, batch.partition_leader_epoch) == (1000, 1002, 7)
     assert batch.crc_is_valid() and [record.offset for record in batch.records()] == [1000, 1001]
 

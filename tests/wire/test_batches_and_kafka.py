@@ -50,9 +50,7 @@ def asked(lines: Sequence[str]) -> list[str]:
 
 def shown(batch: AnyBatch) -> str:
     """Return a batch in the format of RecordFormats.java."""
-    is_new = isinstance(batch, RecordBatch)
     clock = NO_CLOCK if batch.timestamp_type is None else int(batch.timestamp_type)
-    horizon = batch.delete_horizon_ms if is_new else None
     head: list[object] = [
         batch.magic,
         batch.last_offset,
@@ -61,14 +59,18 @@ def shown(batch: AnyBatch) -> str:
         clock,
         batch.max_timestamp,
     ]
-    head += [
-        -1 if horizon is None else horizon,
-        is_new and batch.is_transactional,
-        is_new and batch.is_control,
-    ]
-    head += (
-        [batch.producer_id, batch.producer_epoch, batch.last_sequence] if is_new else [-1, -1, -1]
-    )
+    if isinstance(batch, RecordBatch):
+        horizon = batch.delete_horizon_ms
+        head += [
+            -1 if horizon is None else horizon,
+            batch.is_transactional,
+            batch.is_control,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.last_sequence,
+        ]
+    else:
+        head += [-1, False, False, -1, -1, -1]
     text = " ".join(str(each).lower() if isinstance(each, bool) else str(each) for each in head)
     for record in batch.records():
         key, value = ("-" if each is None else each.hex() for each in (record.key, record.value))

@@ -6,7 +6,8 @@ import io
 import linecache
 import time
 import traceback
-from typing import Any
+from types import FunctionType
+from typing import Any, Protocol, cast
 
 import construct
 import pytest
@@ -34,6 +35,23 @@ from protocol.schema import (
 )
 
 ID = bytes(range(16))
+
+
+class Tagged(Protocol):
+    """A message: `@message` and `@structure` add the attribute."""
+
+    _tags: dict[int, bytes] | None
+
+
+def tags_of(found: object) -> dict[int, bytes] | None:
+    """Return the unknown tagged fields of a message or a structure."""
+    return cast(Tagged, found)._tags
+
+
+def items_of(found: "Everything") -> "list[Item]":
+    """Return the items of a message that has some."""
+    assert found.items is not None
+    return found.items
 
 
 @structure
@@ -161,7 +179,7 @@ def test_records_are_not_copied() -> None:
             "items[1].pairs[1].left",
             "does not fit",
         ),
-        ({"items": [Item(emit=3)]}, "items[0].emit", "is not a string"),  # type: ignore[arg-type]
+        ({"items": [Item(emit=3)]}, "items[0].emit", "is not a string"),  # type: ignore[arg-type]  # what is tested
         ({"tiny": 128}, "tiny", "does not fit"),
         ({"port": -1}, "port", "does not fit"),
         ({"large": 1 << 63}, "large", "does not fit"),
@@ -316,10 +334,10 @@ def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(
     before = _up_to("items", 1)
     frame = before + bytes.fromhex("02 0269 01" + tags) + whole[len(before) + 1 :]
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
-        (item,) = codec.parse(frame).items
-        assert (item.emit, item._tags) == (emit, unknown)
-        again = codec.parse(codec.build(Everything(items=[item])))
-        assert (again.items[0].emit, again.items[0]._tags) == (emit, unknown)
+        (item,) = items_of(codec.parse(frame))
+        assert (item.emit, tags_of(item)) == (emit, unknown)
+        (again,) = items_of(codec.parse(codec.build(Everything(items=[item]))))
+        assert (again.emit, tags_of(again)) == (emit, unknown)
 
 
 @pytest.mark.parametrize("length", ["8180808008", "ffffffff0f", "8180808018"])
@@ -419,15 +437,16 @@ def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
     newer = newer[:-1] + bytes.fromhex("01 00 01 09")
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
         parsed = codec.parse(newer)
-        assert parsed.items[0].emit == "n"
-        assert parsed.items[0]._tags == {5: b"\xff", 7: b"", 200: b"\x01\x02"}
-        assert parsed._tags == {0: b"\x09"}
+        (item,) = items_of(parsed)
+        assert item.emit == "n"
+        assert tags_of(item) == {5: b"\xff", 7: b"", 200: b"\x01\x02"}
+        assert tags_of(parsed) == {0: b"\x09"}
         assert codec.build(parsed) == newer
 
 
 def test_a_known_tag_is_refused_among_unknown_tags() -> None:
     item = Item()
-    item._tags = {0: b""}  # type: ignore[attr-defined]
+    cast(Tagged, item)._tags = {0: b""}
     with pytest.raises(MalformedMessage, match="known"):
         compiled(Everything, 1).encode(Everything(items=[item]))
 
@@ -435,17 +454,12 @@ def test_a_known_tag_is_refused_among_unknown_tags() -> None:
 def test_unknown_tags_in_an_element_of_fixed_size_do_not_shift_the_others() -> None:
     """The fast path reads all elements at once, and must detect a longer one."""
     pairs = [Pair(left=number) for number in range(5)]
-    pairs[3]._tags = {9: b"ab"}  # type: ignore[attr-defined]
+    cast(Tagged, pairs[3])._tags = {9: b"ab"}
     frame = compiled(Everything, 1).encode(Everything(items=[Item(pairs=pairs)]))
     assert frame == construct_of(Everything, 1).build(Everything(items=[Item(pairs=pairs)]))
-    parsed = compiled(Everything, 1).parse(frame).items[0].pairs
-    assert parsed == pairs and [pair._tags for pair in parsed] == [
-        None,
-        None,
-        None,
-        {9: b"ab"},
-        None,
-    ]
+    parsed = items_of(compiled(Everything, 1).parse(frame))[0].pairs
+    assert parsed == pairs
+    assert [tags_of(pair) for pair in parsed] == [None, None, None, {9: b"ab"}, None]
 
 
 def test_tagged_fields_with_default_values_are_not_written() -> None:
@@ -478,7 +492,9 @@ def test_tracebacks_show_the_source_of_a_fused_codec() -> None:
         compiled(Everything, 2).decode(b"\x01", 0)
     printed = "".join(traceback.format_exception(caught.value))
     assert "Everything.v2.decode." in printed and "unpack_from" in printed
-    assert linecache.getlines(compiled(Everything, 2).decode.__code__.co_filename)  # type: ignore[attr-defined]
+    decode = compiled(Everything, 2).decode
+    assert isinstance(decode, FunctionType)
+    assert linecache.getlines(decode.__code__.co_filename)
 
 
 def test_an_error_has_a_path_and_a_reason() -> None:

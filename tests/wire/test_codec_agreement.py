@@ -38,7 +38,7 @@ BYTES_FREE = 16 * 1024
 LIE_BYTES_MAX = 64 * 1024
 
 
-def _outcome(codec: CompiledMessage | MessageConstruct, frame: bytes) -> tuple[str, object]:
+def _outcome(codec: CompiledMessage[object] | MessageConstruct, frame: bytes) -> tuple[str, object]:
     """Return the result of parsing: the bytes of the message, or the path of its error."""
     try:
         message = codec.parse(frame)
@@ -50,7 +50,8 @@ def _outcome(codec: CompiledMessage | MessageConstruct, frame: bytes) -> tuple[s
 
 def test_fused_and_reference_codecs_agree(message_class: type) -> None:
     for version in declared_versions(message_class):
-        fused, reference = compiled(message_class, version), construct_of(message_class, version)
+        fused: CompiledMessage[object] = compiled(message_class, version)
+        reference = construct_of(message_class, version)
         randrange = random_source(message_class, version)
         for _ in range(EXAMPLES_PER_VERSION):
             message = example(layout_of(message_class, version), randrange)
@@ -85,7 +86,8 @@ def test_a_message_with_any_byte_changed_is_read_or_refused(message_class: type)
 
 def test_both_codecs_agree_on_mutated_messages(message_class: type) -> None:
     for version in declared_versions(message_class):
-        fused, reference = compiled(message_class, version), construct_of(message_class, version)
+        fused: CompiledMessage[object] = compiled(message_class, version)
+        reference = construct_of(message_class, version)
         randrange = random_source(message_class, version)
         frame = short_frame(message_class, version, SWEPT_SIZE_MAX)
         for _ in range(min(20, 4 * len(frame))):

@@ -62,7 +62,7 @@ def _repeat_first(message: Message, layout: StructureLayout, count: int) -> None
                 _repeat_first(element, element_layout, count)
 
 
-def _outcome(codec: CompiledMessage | MessageConstruct, frame: bytes) -> tuple[str, object]:
+def _outcome(codec: CompiledMessage[object] | MessageConstruct, frame: bytes) -> tuple[str, object]:
     try:
         return "parsed", codec.parse(frame)
     except MalformedMessage as malformed:
@@ -94,7 +94,7 @@ def test_learned_shapes_do_not_change_results(learnable: type) -> None:
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
         randrange = Random(f"{learnable.__name__} {version}").randrange
         reference = MessageConstruct(layout_of(learnable, version))
-        fused = CompiledMessage(learnable, version)
+        fused = CompiledMessage[object](learnable, version)
         for _ in range(6):
             message = example(reference.layout, randrange)
             _repeat_first(message, reference.layout, 1 + randrange(4))

@@ -190,7 +190,9 @@ def test_undecodable_data_raises_one_error_class(codec: Compression) -> None:
 @pytest.mark.parametrize(
     "codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 )
-def test_a_small_block_cannot_exhaust_memory(codec, monkeypatch):
+def test_a_small_block_cannot_exhaust_memory(
+    codec: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test
     fast.
     """

@@ -236,13 +236,14 @@ def test_a_declared_field_is_a_construct_of_all_versions() -> None:
 
 def test_a_message_of_all_versions_is_one_construct() -> None:
     """And so it fits into any Struct, which passes the version on."""
+    form = InitProducerIdRequest.construct()  # type: ignore[attr-defined]  # @message adds it
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=3)
     framed = construct.Struct(
         "length" / construct.Int16ub,
-        "body" / InitProducerIdRequest.construct(),  # type: ignore[attr-defined]
-    )  # type: ignore[attr-defined]
+        "body" / form,
+    )
     for version in range(7):
         content = compiled(InitProducerIdRequest, version).encode(request)
-        assert InitProducerIdRequest.construct().parse(content, version=version) == request  # type: ignore[attr-defined]
-        assert InitProducerIdRequest.construct().build(request, version=version) == content  # type: ignore[attr-defined]
+        assert form.parse(content, version=version) == request
+        assert form.build(request, version=version) == content
         assert framed.parse(len(content).to_bytes(2) + content, version=version).body == request

@@ -197,10 +197,12 @@ def test_a_definition_with_comments_is_read() -> None:
     text = """// a licence
     { "apiKey": 1, "type": "request", "name": "XRequest", // "validVersions": "9"
       "validVersions": "0-2", "flexibleVersions": "none", "latestVersionUnstable": true,
-      "fields": [ { "name": "Host", "type": "string", "versions": "0+", "nullableVersions": "1+", "default": "null",
-                    "about": "as in http://host // no comment" },
-                  { "name": "Rows", "type": "[]Row", "versions": "1+", "fields": [ { "name": "Key", "type": "int32", "versions": "1+",
-                    "default": "0x7fffffff", "tag": 0, "taggedVersions": "2+", "ignorable": true } ] } ] } and more"""
+      "fields": [
+        { "name": "Host", "type": "string", "versions": "0+", "nullableVersions": "1+",
+          "default": "null", "about": "as in http://host // no comment" },
+        { "name": "Rows", "type": "[]Row", "versions": "1+", "fields": [
+          { "name": "Key", "type": "int32", "versions": "1+", "default": "0x7fffffff",
+            "tag": 0, "taggedVersions": "2+", "ignorable": true } ] } ] } and more"""
     definition = parse_definition(text)
     assert definition is not None and definition.latest_unstable
     assert [field.line() for field in definition.structures[""]] == [

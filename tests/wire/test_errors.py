@@ -67,10 +67,8 @@ def test_an_error_has_kafkas_number(code: int, name: str) -> None:
 
 def test_api_keys_are_dense_and_have_listeners() -> None:
     assert [int(api_key) for api_key in ApiKey] == list(range(len(ApiKey)))
-    assert ApiKey.ALLOCATE_PRODUCER_IDS == 67 and ApiKey.ALLOCATE_PRODUCER_IDS.listeners == {
-        "zkBroker",
-        "controller",
-    }
+    assert ApiKey(67) is ApiKey.ALLOCATE_PRODUCER_IDS
+    assert ApiKey.ALLOCATE_PRODUCER_IDS.listeners == {"zkBroker", "controller"}
     assert ApiKey.INIT_PRODUCER_ID.listeners == {
         "zkBroker",
         "broker",

@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.codec.message_codec import compiled
+from protocol.codec.message_codec import CompiledMessage, compiled
 from protocol.codec.tree import holds_records, layout_of
 from protocol.coordinator.registry import (
     CoordinatorTopic,
@@ -50,14 +50,15 @@ GENERATED = re.compile(
     r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class|"
     r"kafka/internals/generated/\w+\.class"
 )
+COORDINATOR = "org.apache.kafka.coordinator"
 SERDES = {
-    "3.9.1": {
-        CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.CoordinatorRecordSerde"
-    },
+    "3.9.1": {CoordinatorTopic.CONSUMER_OFFSETS: f"{COORDINATOR}.group.CoordinatorRecordSerde"},
     "4.4.0": {
-        CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde",
-        CoordinatorTopic.TRANSACTION_STATE: "org.apache.kafka.coordinator.transaction.TransactionCoordinatorRecordSerde",
-        CoordinatorTopic.SHARE_GROUP_STATE: "org.apache.kafka.coordinator.share.ShareCoordinatorRecordSerde",
+        CoordinatorTopic.CONSUMER_OFFSETS: f"{COORDINATOR}.group.GroupCoordinatorRecordSerde",
+        CoordinatorTopic.TRANSACTION_STATE: (
+            f"{COORDINATOR}.transaction.TransactionCoordinatorRecordSerde"
+        ),
+        CoordinatorTopic.SHARE_GROUP_STATE: f"{COORDINATOR}.share.ShareCoordinatorRecordSerde",
     },
 }
 LAST_TYPE = {"3.9.1": 8, "4.4.0": 23}
@@ -188,6 +189,7 @@ def _mutations(cls: type, version: int, question: str) -> Iterator[Question]:
     same values, and refuses the rest.
     """
     frame = short_frame(cls, version, MUTATED_SIZE_MAX)
+    codec: CompiledMessage[object] = compiled(cls, version)
     randrange = random_source(cls, version, "mutations for Java")
     for _ in range(MUTATIONS_PER_VERSION if frame else 0):
         mutated = bytearray(frame)
@@ -196,14 +198,14 @@ def _mutations(cls: type, version: int, question: str) -> Iterator[Question]:
                 randrange(6)
             ]
         try:
-            message, position = compiled(cls, version).decode(bytes(mutated), 0)
+            message, position = codec.decode(bytes(mutated), 0)
         except MalformedMessage:
             yield Question(f"{question} {mutated.hex()}", Mutated(None))
         else:
             whole = position == len(mutated)
             yield Question(
                 f"{question} {mutated.hex()}",
-                Mutated(compiled(cls, version).encode(message).hex() if whole else None),
+                Mutated(codec.encode(message).hex() if whole else None),
             )
 
 
@@ -256,6 +258,7 @@ def _coordinator_records(
                 f"record {serde} {content.hex()} {body.hex()}", f"{content.hex()} {body.hex()}"
             )
         # Trailing bytes of a value are ignored on both sides.
+        assert body is not None
         assert parse_record(topic, content, body + b"\x00") == (key, value)
         yield Question(
             f"record {serde} {content.hex()} {body.hex()}00", f"{content.hex()} {body.hex()}"
@@ -270,7 +273,7 @@ def _examples(cls: type, version: int, *, unknown_tags: bool = True) -> list[Mes
     ]
 
 
-def _shape(shapes: list[Shape], release: str) -> Shape | None:
+def _shape(shapes: Sequence[Shape], release: str) -> Shape | None:
     """Return the definition of a release, None if it is not compared."""
     shape = next((shape for shape in shapes if release in shape.releases), None)
     if (

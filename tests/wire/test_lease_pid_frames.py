@@ -40,6 +40,7 @@ from protocol.lease_pid.stored import (
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.malformed import MalformedMessage
 from tools.bench.bench_leases import message_bytes
+from tools.claims.recording import Figures
 
 CORRELATION_ID_BYTES = 4
 HEADER_BYTES = 2 + 2 + CORRELATION_ID_BYTES + 2 + 1
@@ -72,7 +73,7 @@ def in_order(plain: bytes, others: Mapping[str, bytes]) -> list[str]:
     return sorted(first, key=first.__getitem__)
 
 
-def test_the_draft_request_is_topic_partition_pid_expire_ms(figures):
+def test_the_draft_request_is_topic_partition_pid_expire_ms(figures: Figures) -> None:
     plain = LeasePidRequest(topic="t", partition=1, expire_ms=5)
     frame = build_request(header(LeaseApi.LEASE_PID, 0), plain)
     assert (
@@ -89,7 +90,7 @@ def test_the_draft_request_is_topic_partition_pid_expire_ms(figures):
     figures(request_fields=fields, request_bytes=len(frame) - HEADER_BYTES)
 
 
-def test_the_draft_response_is_error_pid_generation_sequence_expire_ms(figures):
+def test_the_draft_response_is_error_pid_generation_sequence_expire_ms(figures: Figures) -> None:
     body = LeasePidResponse(
         error_code=0, producer_id=1, generation=2, sequence_number=0, expire_ms=5
     )
@@ -118,7 +119,7 @@ def test_the_draft_response_is_error_pid_generation_sequence_expire_ms(figures):
     figures(answer_fields=fields, answer_bytes=len(frame) - CORRELATION_ID_BYTES)
 
 
-def test_the_batch_request_has_many_entries_and_a_read_only_flag():
+def test_the_batch_request_has_many_entries_and_a_read_only_flag() -> None:
     asked = LeasePidRequest(
         leases=[
             WantedLease(topic="t", partition=2, producer_id=101, expire_ms=9, is_check=True),
@@ -145,7 +146,7 @@ def test_the_batch_request_has_many_entries_and_a_read_only_flag():
 @pytest.mark.parametrize(
     "api, version", [(0, 0), (999, 0), (1004, 0), (LeaseApi.LEASE_PID, 2), (LeaseApi.PRODUCE, -1)]
 )
-def test_unknown_lease_requests_are_refused(api, version):
+def test_unknown_lease_requests_are_refused(api: int, version: int) -> None:
     frame = build_request(
         LeasedRequestHeader(api_key=LeaseApi.LEADERS, api_version=0),
         REQUESTS[LeaseApi.LEADERS](topic="t"),
@@ -155,7 +156,7 @@ def test_unknown_lease_requests_are_refused(api, version):
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-def test_a_truncated_or_oversized_frame_is_refused(api):
+def test_a_truncated_or_oversized_frame_is_refused(api: LeaseApi) -> None:
     whole = build_request(header(api, 0), REQUESTS[api](topic="topic"))
     parse_request(whole)
     with pytest.raises(MalformedMessage):
@@ -165,7 +166,7 @@ def test_a_truncated_or_oversized_frame_is_refused(api):
             parse_request(whole[:size])
 
 
-def test_a_logged_message_has_its_producer_in_three_ints(figures):
+def test_a_logged_message_has_its_producer_in_three_ints(figures: Figures) -> None:
     """LP-03: 12 bytes in each message, between the leadership and the timestamp; the next message
     follows immediately.
     """
@@ -208,7 +209,7 @@ def test_a_logged_message_has_its_producer_in_three_ints(figures):
     )
 
 
-def test_a_lease_log_ends_at_a_torn_or_damaged_message():
+def test_a_lease_log_ends_at_a_torn_or_damaged_message() -> None:
     stored = [
         StoredMessage(
             arrived_ms=number,
@@ -226,7 +227,7 @@ def test_a_lease_log_ends_at_a_torn_or_damaged_message():
         assert [message.arrived_ms for message, _ in split_stored(bytes(damaged))] == [0]
 
 
-def test_a_damaged_snapshot_is_ignored():
+def test_a_damaged_snapshot_is_ignored() -> None:
     whole = build_stored(
         StoredSnapshot(partitions=[StoredPartition(topic="t", partition=1, next_offset=3)])
     )

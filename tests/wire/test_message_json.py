@@ -84,6 +84,7 @@ def test_invalid_message_json_is_refused_with_its_path(change: dict[str, Any], e
 
 
 def test_json_without_an_object_or_a_field_is_refused() -> None:
-    for found in (None, [], 3, {"producerId": 1}):
+    invalid: tuple[object, ...] = (None, [], 3, {"producerId": 1})
+    for found in invalid:
         with pytest.raises(MalformedMessage):
             message_from_json(TransactionLogValue, found, 1)

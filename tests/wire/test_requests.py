@@ -134,7 +134,7 @@ def test_frames_are_made_of_the_declared_headers_and_bodies(
         request,
     )
     response = InitProducerIdResponse(error_code=-1)
-    response._tags = {3: b"x"} if flexible else None  # type: ignore[attr-defined]
+    response._tags = {3: b"x"} if flexible else None  # type: ignore[attr-defined]  # @message adds it
     expected = compiled(ResponseHeader, int(flexible)).encode(
         ResponseHeader(correlation_id=-9)
     ) + compiled(InitProducerIdResponse, version).encode(response)

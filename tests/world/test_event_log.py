@@ -19,7 +19,10 @@ import os, pathlib, signal, sys
 from kraftsim.server.events import NodeReady, NodeStopped
 from kraftsim.world.real import real_world
 root = pathlib.Path(sys.argv[1])
-world = real_world(run="run", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=7)
+world = real_world(
+    run="run", node="broker-1", incarnation=1,
+    data_dir=root / "data", events_dir=root / "events", seed=7,
+)
 for _ in range(1000):
     world.emit(NodeReady())
 world.flush_events()
@@ -51,9 +54,16 @@ def test_line_is_the_envelope_followed_by_the_fields_of_the_event(
         "clean",
     ]
     assert list(ready) == list(ENVELOPE_FIELDS)
-    assert {name: recovered[name] for name in ("run", "node", "incarnation", "n", "kind", "topic", "clean")} == {
-        "run": "run", "node": "broker-1", "incarnation": 1, "n": 0, "kind": "LogRecovered", "topic": "a\n\"", "clean": False,
-    }  # fmt: skip
+    expected = {
+        "run": "run",
+        "node": "broker-1",
+        "incarnation": 1,
+        "n": 0,
+        "kind": "LogRecovered",
+        "topic": 'a\n"',
+        "clean": False,
+    }
+    assert {name: recovered[name] for name in expected} == expected
     before, after = recovered["t_ns"], ready["t_ns"]
     assert isinstance(before, int) and isinstance(after, int)
     assert ready["n"] == 1 and after >= before

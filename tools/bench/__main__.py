@@ -1,8 +1,8 @@
 """`make bench` runs all benchmarks, one after the other; `make bench ARGS=ids` runs one,
 ARGS="failover --rounds 20" passes options.
 
-python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK] names: codec import records frames copies start
-quorum_start ids failover writes partitions produce
+python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK]
+names: codec import records frames copies start quorum_start ids failover writes partitions produce
        traffic latency producers leader_failover variants id_variants migration shrink idle bugs
        operator_log large_requests leases
 """

@@ -1,8 +1,8 @@
 """Measures how many seeds, and how much CPU time, it takes to find each historical bug that can be
 re-enabled.
 
-python -m tools.bench.bench_bugs [--scenario NAME] [--repetitions 20] [--limit 2000] [--jobs N] [--bug
-NAME ...] [--write]
+python -m tools.bench.bench_bugs [--scenario NAME] [--repetitions 20] [--limit 2000] [--jobs N]
+                                 [--bug NAME ...] [--write]
 
 Each repetition runs the seeds of its own range until an invariant that should catch the bug is
 violated; a range without a violation is reported as such. A bug that violates an invariant in every

@@ -3,9 +3,10 @@ handwritten code, in one process.
 
     python tools/bench/bench_codec.py [--runs 3] [--rounds 7] [--only Produce,InitProducerId]
 
-All codecs parse and build every field of the same messages (tools/bench/codec_messages.py), in turn in
-each round. A run keeps the best of its rounds and computes geometric means over the messages; the
-last lines are the medians of the runs. The ratios are stable; microseconds depend on the machine.
+All codecs parse and build every field of the same messages (tools/bench/codec_messages.py), in turn
+in each round. A run keeps the best of its rounds and computes geometric means over the messages;
+the last lines are the medians of the runs. The ratios are stable; microseconds depend on the
+machine.
 """
 
 import argparse

@@ -4,8 +4,9 @@ One partition is cleaned in one process, like the broker's cleaner does: keys ar
 rewritten, flushed and swapped. The longest iteration of the event loop is the longest wait of a
 client. The page cache is warm.
 
-make bench ARGS=compaction, or python -m tools.bench.bench_compaction [--mebibytes 256] [--value-bytes
-1000] [--records-per-batch 16] [--keys 20000]
+make bench ARGS=compaction, or
+python -m tools.bench.bench_compaction [--mebibytes 256] [--value-bytes 1000]
+                                       [--records-per-batch 16] [--keys 20000]
 """
 
 import argparse

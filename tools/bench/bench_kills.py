@@ -1,8 +1,8 @@
 """Kills random nodes (kill -9) under idempotent and transactional librdkafka load; checks for lost
 and duplicated records and partial transactions.
 
-    python -m tools.bench.bench_kills [--kills 300] [--seed 1] [--out DIRECTORY] [--settings KEY=VALUE
-    ...]
+    python -m tools.bench.bench_kills [--kills 300] [--seed 1] [--out DIRECTORY]
+                                      [--settings KEY=VALUE ...]
 
 Three controllers and three brokers run as processes; topics have three replicas and
 min.insync.replicas=2. One node after the other is killed and restarted, under constant load. Each

@@ -6,8 +6,10 @@ until 0.2 s after the response. The first run is without an authorizer, the seco
 client without permissions. The other client sends ApiVersions every few milliseconds, to the broker
 and to the controller. The longest of its waits is printed, the 99th percentile of all, and the most
 CPU time that the node used during one of them: only the former includes the load of other processes
-on the machine. python -m tools.bench.bench_large_requests [--count 10000] [--release 3.9] [--only WORDS]
-[--apache-kafka 3.9.1]
+on the machine.
+
+python -m tools.bench.bench_large_requests [--count 10000] [--release 3.9] [--only WORDS]
+                                           [--apache-kafka 3.9.1]
 """
 
 import argparse

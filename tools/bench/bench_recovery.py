@@ -6,8 +6,9 @@ state are recovered in one process, as a broker does before it can lead. The pag
 it is after kill -9 of a process; all required checksums are verified. `recovery point` is the
 offset up to which the log was flushed: what is before it need not be read.
 
-make bench ARGS=recovery, or python -m tools.bench.bench_recovery [--mebibytes 1024] [--producers 100000]
-[--batch-bytes 16384] [--rounds 3]
+make bench ARGS=recovery, or
+python -m tools.bench.bench_recovery [--mebibytes 1024] [--producers 100000]
+                                     [--batch-bytes 16384] [--rounds 3]
 """
 
 import argparse

@@ -6,8 +6,8 @@ The store is a directory; remote log metadata is in memory, because records of t
 are few. The start of a follower is measured without the connection to its leader: fetching from the
 store and building producer state, with each remedy that lets it start.
 
-make bench ARGS=tiering, or python -m tools.bench.bench_tiering [--mebibytes 512] [--producers 100000]
-[--rounds 3]
+make bench ARGS=tiering, or
+python -m tools.bench.bench_tiering [--mebibytes 512] [--producers 100000] [--rounds 3]
 """
 
 import argparse

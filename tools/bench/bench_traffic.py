@@ -1,7 +1,8 @@
 """Measures librdkafka throughput: 1 KiB and 100 bytes, plain and idempotent, acks=all, one replica
 and three, compared with Apache Kafka 3.9.1.
 
-python -m tools.bench.bench_traffic [--seconds 2] [--rounds 2] [--replicas 1,3] [--only 'kraftsim' ...]
+python -m tools.bench.bench_traffic [--seconds 2] [--rounds 2] [--replicas 1,3]
+                                    [--only 'kraftsim' ...]
 
 With one replica the same client also writes to a sink, which gives the limit of the client. MB are
 millions of bytes of acknowledged or consumed values. CPU is the CPU time of all brokers per MB,

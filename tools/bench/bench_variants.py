@@ -1,11 +1,11 @@
 """Compares two kinds of producer state under one seeded workload: memory, responses, and errors,
 from 1 to 100,000 producers.
 
-python -m tools.bench.bench_variants [--seed 1] [--producers 1,10,100,1000,10000,100000] [--plot
-docs/producer-state-variants.svg]
+python -m tools.bench.bench_variants [--seed 1] [--producers 1,10,100,1000,10000,100000]
+                                     [--plot docs/producer-state-variants.svg]
 
-The workload and the errors that count are in `tools/bench/variants/workload.py`. Counts follow from the
-seed alone, bytes from the interpreter, too.
+The workload and the errors that count are in `tools/bench/variants/workload.py`. Counts follow from
+the seed alone, bytes from the interpreter, too.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Generates the reference pages from code and data, and the source of the documentation site.
 
-`make docs` builds the site. `python -m tools.docs.generate` writes only its source, to build/site-src;
-git ignores both. tests/house/test_docs.py renders every page and checks links and tables.
+`make docs` builds the site. `python -m tools.docs.generate` writes only its source, to
+build/site-src; git ignores both. tests/house/test_docs.py renders every page and checks links and
+tables.
 """
 
 import importlib

@@ -1,7 +1,8 @@
 """`make fuzz`: every target for a bounded time, then every value of every byte.
 
     python -m tools.fuzz [TARGET ...] [--seconds 60] [--by-chance]
-    python -m tools.fuzz --again TARGET HEX            run one input, with the full traceback of a failure
+    python -m tools.fuzz --again TARGET HEX            run one input, with the full traceback of a
+                                                       failure
 
 Targets: requests responses data batches codecs disk every-byte answers. Inputs that reached new
 code paths are kept in build/fuzz and reused. Exit code: 0 nothing found, 1 something broke, 3 wrong
@@ -105,10 +106,8 @@ def _run(name: str, seconds: float, *, at_random: bool) -> int:
         )
         for pattern in ARTIFACTS:
             for artifact in sorted(corpus.glob(pattern)):
-                print(
-                    f"again: .venv/bin/python -m tools.fuzz --again {name} {artifact.read_bytes().hex()}",
-                    flush=True,
-                )
+                again = f"--again {name} {artifact.read_bytes().hex()}"
+                print(f"again: .venv/bin/python -m tools.fuzz {again}", flush=True)
     return code
 
 

@@ -1,15 +1,14 @@
 """Fuzzes running nodes over sockets: no node may crash, every response must be valid or its
 connection closed, other clients must be served.
 
-    python -m tools.fuzz.answers --frames 100000      a campaign against node processes, with a table at
-    the end
-    python -m tools.fuzz.answers --seconds 60         the same for a time: a target of `make fuzz`
-    python -m tools.fuzz.answers --again HEX          one connection's input to each listener of fresh
-    nodes
+    python -m tools.fuzz.answers --frames 100000  a campaign against nodes, with a table at the end
+    python -m tools.fuzz.answers --seconds 60     the same for a time: a target of `make fuzz`
+    python -m tools.fuzz.answers --again HEX      one connection's input to each of the listeners
 
 Five clusters are tested at once: KRaft without an authorizer and with one, ZooKeeper mode with one,
-and two whose clients may legitimately end service (`fuzz.disposable`). Clients are anonymous, admin
-with all permissions, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
+and two whose clients may legitimately end service (`tools.fuzz.obedient`). Clients are anonymous,
+admin with all permissions, carol with some, bob with none. Exit code: 0 nothing broke, 1 something
+did.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Fuzzes one target in its own process for a given time: with atheris, which is guided by coverage,
 or with random mutation.
 
-python -m tools.fuzz.one NAME SECONDS CORPUS [--by-chance]      exit code 1: the property was broken, the
-inputs were printed
+    python -m tools.fuzz.one NAME SECONDS CORPUS [--by-chance]
+
+Exit code 1: the property was broken, the inputs were printed.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """`make mutants`: apply one mutant at a time and check that it is detected: first by the tests of
 its core, then by the campaign.
 
-    python -m tools.mutants [NAME ...] [--stage tests|stories|both] [--jobs N] [--runs 200] [--cpu-seconds
-    120] [--resume]
+    python -m tools.mutants [NAME ...] [--stage tests|stories|both] [--jobs N] [--runs 200]
+                            [--cpu-seconds 120] [--resume]
 
 A NAME may contain * and ?. Without names all mutants run, and results of removed mutants are
 dropped; with --resume only the stages without a result, or with a changed function. Scenarios run

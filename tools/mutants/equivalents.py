@@ -18,7 +18,9 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "rules_log.RaftLog.delete_before/bound-5": (
         "at the start of a log without records, its snapshot has the same epoch"
     ),
-    "rules_following._learn_high_watermark/bound-1": "the quorum ignores an unchanged high watermark",
+    "rules_following._learn_high_watermark/bound-1": (
+        "the quorum ignores an unchanged high watermark"
+    ),
     "rules_following._append/left-out-6": (
         "only brokers need not flush, and the flushed end matters only for leaders and nodes "
         "that must flush"

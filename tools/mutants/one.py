@@ -1,9 +1,10 @@
 """Runs one mutant, or tests and scenarios without any, in its own process, and prints the result as
 the last line, in JSON.
 
-python -m tools.mutants.one --tests NAME ...                  |      python -m tools.mutants.one --stories NAME
-RUNS CPU_SECONDS python -m tools.mutants.one --control-tests TEST ...      |      python -m tools.mutants.one
---control RELEASE/SCENARIO/SEED ...
+    python -m tools.mutants.one --tests NAME ...
+    python -m tools.mutants.one --stories NAME RUNS CPU_SECONDS
+    python -m tools.mutants.one --control-tests TEST ...
+    python -m tools.mutants.one --control RELEASE/SCENARIO/SEED ...
 """
 
 import resource

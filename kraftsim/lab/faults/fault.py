@@ -67,7 +67,8 @@ class Aim(StrEnum):
 class DataLoss(StrEnum):
     """The data-loss class of a kind.
 
-    Random schedules do not combine kinds that no node could survive together: see `atlas`.
+    Random schedules do not combine kinds that no node could survive together: see
+    `kraftsim.lab.faults.data_loss_budget`.
     """
 
     NOTHING = "nothing"

@@ -1,10 +1,10 @@
 """The fault-injection driver over sockets and real time: operations on a cluster of processes or an
 embedded one, and the fault that uses them.
 
-In simulation a kind calls into the simulated world (`inject` of its file in `kraftsim.lab.faults.kinds`). Over sockets it can
-do less: signals to processes, and changes to the byte streams in a proxy in front of every node.
-Such a kind has `FaultKind.over_sockets`, a coroutine function that begins the fault, waits while it
-lasts, and ends it.
+In simulation a kind calls into the simulated world (`inject` of its file in
+`kraftsim.lab.faults.kinds`). Over sockets it can do less: signals to processes, and changes to the
+byte streams in a proxy in front of every node. Such a kind has `FaultKind.over_sockets`, a
+coroutine function that begins the fault, waits while it lasts, and ends it.
 """
 
 import asyncio
@@ -330,8 +330,8 @@ class SocketInjection:
         )
 
     def links(self) -> list[Link]:
-        """Return the links that the target names: see `kraftsim.lab.faults.targets`; a single node has
-        links to all others and to CLIENTS.
+        """Return the links that the target names: see `kraftsim.lab.faults.targets`; a single node
+        has links to all others and to CLIENTS.
         """
         return links_of(self.target, self.field.node_names)
 

@@ -3,6 +3,7 @@
 Data only; written by tests/apache_kafka/config_facts.py from the classes of each release.
 """
 
+# The generator lays out the rows itself, without a formatter.
 # fmt: off
 CHANGED: dict[str, tuple[tuple[str | None, ...], ...]] = {
     "3.0": (

@@ -125,7 +125,7 @@ def _in_turns(
         settled = answer
 
         def settle() -> None:
-            assert settled.answer is not None, "an answer woke this envelope"
+            assert settled.answer is not None, "called once the answer is complete"
             controller.shell.tasks.spawn(wrap(inner, settled.answer), "wrap-large-answer")
 
         if settled.answer is not None:
@@ -209,7 +209,7 @@ def _wrapped_later(
     outer = Deferred()
 
     def pass_on() -> None:
-        assert inner.answer is not None, "an answer woke this envelope"
+        assert inner.answer is not None, "called once the answer is complete"
         outer.complete(_wrapped(handler, call, inner.answer))
 
     inner.attach(pass_on)

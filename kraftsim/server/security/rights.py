@@ -179,7 +179,7 @@ def completed(
     later, inner = Deferred(), answer
 
     def pass_on() -> None:
-        assert inner.answer is not None, "an answer woke this"
+        assert inner.answer is not None, "called once the answer is complete"
         later.complete_with(lambda: _with(call, cast(Answer, inner.answer), add))
 
     inner.attach(pass_on)

@@ -1,15 +1,20 @@
 """A client of any release as a process that executes commands, one a line: the same commands for
 all libraries.
 
-| command | action | reply |
-|---|---|---|
-| `produce TOPIC PARTITIONS COUNT` | idempotent, acks=all; `plain`: without idempotence | `ok` |
-| `transact TOPIC PARTITIONS ID` | three transactions of five records; the second is aborted | `ok` |
-| `read TOPIC PARTITIONS COUNT` | committed records from the beginning | `ok PARTITION:VALUE ...` |
-| `group TOPIC GROUP COUNT` | as a member of a group that commits its offsets | `ok PARTITION:VALUE ...` |
-| `copy INPUT OUTPUT GROUP ID COUNT` | records and offsets in two transactions; the first is aborted | `ok` |
-| `write TOPIC PARTITIONS PAUSE_MS` | idempotent, until the next command | `sent KEY PARTITION OFFSET`, `lost KEY PARTITION ERROR KIND`; `ok COUNT` |
-| `copying INPUT OUTPUT GROUP ID` | in transactions, until the next command | `copied COUNT`, `trouble ERROR KIND`; `ok` |
+- `produce TOPIC PARTITIONS COUNT`: idempotent, acks=all; `plain` instead: without idempotence.
+  Reply: `ok`.
+- `transact TOPIC PARTITIONS ID`: three transactions of five records; the second is aborted.
+  Reply: `ok`.
+- `read TOPIC PARTITIONS COUNT`: committed records from the beginning.
+  Reply: `ok PARTITION:VALUE ...`.
+- `group TOPIC GROUP COUNT`: the same as a member of a group that commits its offsets.
+  Reply: `ok PARTITION:VALUE ...`.
+- `copy INPUT OUTPUT GROUP ID COUNT`: records and offsets in two transactions; the first is aborted.
+  Reply: `ok`.
+- `write TOPIC PARTITIONS PAUSE_MS`: idempotent, until the next command.
+  Replies: `sent KEY PARTITION OFFSET`, `lost KEY PARTITION ERROR KIND`; last `ok COUNT`.
+- `copying INPUT OUTPUT GROUP ID`: in transactions, until the next command.
+  Replies: `copied COUNT`, `trouble ERROR KIND`; last `ok`.
 
 With the additional word `by-name`, Java's `copying` sends only the group id, not the member. `stop`
 ends the process. `failed ERROR words` replaces `ok` on an error, `lacks VERB` if the library has no

@@ -34,8 +34,15 @@ from tests.simulate.raft_properties.invariants import Invariants
 from tests.simulate.raft_properties.member import Member, end, live
 
 KINDS = (
-    HighWatermarkMoved, MetadataFlushed, MetadataTruncated, MetadataWritten, QuorumStateStored, RaftRoleChanged, SnapshotLoaded, SnapshotWritten,
-)  # fmt: skip
+    HighWatermarkMoved,
+    MetadataFlushed,
+    MetadataTruncated,
+    MetadataWritten,
+    QuorumStateStored,
+    RaftRoleChanged,
+    SnapshotLoaded,
+    SnapshotWritten,
+)
 MS = 1_000_000
 POLL_MS = 3 + 5
 ROUTER_MS = 2

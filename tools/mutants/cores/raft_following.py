@@ -129,7 +129,8 @@ CORE = Core(
         _log.mutant(
             "agrees-with-everybody",
             "RaftLog.agreement_with",
-            "found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset else None",
+            "found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset "
+            "else None",
             "None",
             "a follower keeps records that the leader does not have",
         ),
