@@ -76,6 +76,7 @@ from protocol.codec.tree import (
     StructureLayout,
     check,
     field_holds,
+    fields_of,
     has_fresh_default,
     holds,
     inner_layout,
@@ -95,9 +96,10 @@ def class_source(cls: type) -> str:
     """
     check(cls)
     declaration = declaration_of(cls)
+    fields = fields_of(declaration)
     source = Source(classes_of(cls))
     arguments, assignments = [], []
-    for field in declaration.fields:
+    for field in fields:
         match field.default:
             case Fresh.LIST:
                 fresh = "[]"
@@ -125,7 +127,7 @@ def class_source(cls: type) -> str:
             source.line("return NotImplemented")
         source.line(
             "return "
-            f"{' and '.join(f'self.{field.name} == other.{field.name}' for field in declaration.fields) or 'True'}"
+            f"{' and '.join(f'self.{field.name} == other.{field.name}' for field in fields) or 'True'}"
         )
     ranges = sorted(
         {(found.first, found.last) for found in versions_with_records(cls, declaration.versions)}
@@ -214,7 +216,9 @@ def json_source(cls: type, version: int) -> str:
 def _json_structure(source: Source, layout: StructureLayout) -> str:
     present = {field.name: field for field in (*layout.fields, *layout.tags)}
     in_order = [
-        present[field.name] for field in declaration_of(layout.cls).fields if field.name in present
+        present[field.name]
+        for field in fields_of(declaration_of(layout.cls))
+        if field.name in present
     ]
     fields = "".join(f"{_json_field(source, field)}, " for field in in_order)
     guarded = "".join(
@@ -250,7 +254,7 @@ def _json_kind(source: Source, kind: Primitive | ArrayLayout | StructureLayout) 
 
 def _codes(cls: type) -> str | None:
     codes = ""
-    for field in declaration_of(cls).fields:
+    for field in fields_of(declaration_of(cls)):
         if field.versions != ALL_VERSIONS or field.tagged:
             return None
         match field.at(0, NO_VERSIONS).subcon:

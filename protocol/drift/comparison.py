@@ -13,7 +13,7 @@ from functools import cache
 
 import protocol
 from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
-from protocol.codec.tree import Field
+from protocol.codec.tree import Field, fields_of
 from protocol.drift.definitions import TOP, Definition
 from protocol.drift.exceptions import (
     ALLOWED,
@@ -129,7 +129,7 @@ def _drifts_of_message(declaration: Declaration, shapes: Sequence[Shape]) -> Ite
     for shape in reversed(compared):
         lines = [
             *_drifts_of_shape(declaration, shape.definition, is_newest=shape is compared[-1]),
-            *_drifts_of_names(declaration, declaration.fields, shape.definition, TOP, "", seen),
+            *_drifts_of_names(declaration, fields_of(declaration), shape.definition, TOP, "", seen),
         ]
         for line in lines:
             reasons = [start for start in allowed if line.startswith(start)]
@@ -246,7 +246,7 @@ def _drifts_of_names(
                 yield f"{where}: it is a {our_field.kafka_type}, Kafka says {their_field.type}"
         element = our_field.type.element if isinstance(our_field.type, ArrayOf) else our_field.type
         if is_structure and isinstance(element, StructureOf):
-            fields = declaration_of(element.structure).fields
+            fields = fields_of(declaration_of(element.structure))
             yield from _drifts_of_names(
                 declaration, fields, definition, their_field.element_type, f"{where}.", seen
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
-from protocol.codec.tree import Field
+from protocol.codec.tree import Field, fields_of
 from protocol.drift.definitions import TOP, DefinedField, Definition
 from protocol.drift.exceptions import present_name
 from protocol.schema import declaration_of
@@ -48,10 +48,10 @@ def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
             yield slot
             if isinstance(element, StructureOf):
                 yield from walk(
-                    declaration_of(element.structure).fields, f"{slot.path}.", slot.is_tagged
+                    fields_of(declaration_of(element.structure)), f"{slot.path}.", slot.is_tagged
                 )
 
-    return list(walk(declaration.fields, "", False))
+    return list(walk(fields_of(declaration), "", False))
 
 
 def defined_layout(definition: Definition, version: int) -> list[Slot]:

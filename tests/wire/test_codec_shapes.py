@@ -93,8 +93,8 @@ def test_learned_shapes_do_not_change_results(learnable: type) -> None:
     versions = declaration_of(learnable).versions
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
         randrange = Random(f"{learnable.__name__} {version}").randrange
-        reference = MessageConstruct(layout_of(learnable, version))
         fused = CompiledMessage(learnable, version)
+        reference = MessageConstruct(layout_of(learnable, version), fused)
         for _ in range(6):
             message = example(reference.layout, randrange)
             _repeat_first(message, reference.layout, 1 + randrange(4))
