@@ -5,19 +5,22 @@ What it reads. `tree.layout_of(cls, version)` is a Struct whose versions are alr
 the compiler never sees one. For each construct it reads the attributes that the interpreter uses,
 too:
 
-    construct            read                            decoded by
-    encoded by FixedType            code                            a run of neighbours, one unpack
-    a run of neighbours, one pack Text, Blob           length.compact, .nullable       length,
-    check, slice                 one pack with the fields around it Elements             length,
-    element                 numbers: one unpack; fixed           numbers: one pack; fixed
-    structures: one
-                                                         structures: one iter_unpack          pack
-                                                         each in a comprehension
-    NullableStructure    structure, tagged               a marker byte, then the structure    the
-    same StructureLayout      fields, tags, absent            statements inline, no call
-    statements inline, no call TaggedFields         tags (by their layout)          one byte if
-    there are none, else     one zero byte within the pack, else a function
-                                                         a function of the structure
+    construct            read                      decoded by               encoded by
+    FixedType            code                      a run of neighbours,     a run of neighbours,
+                                                   one unpack               one pack
+    Text, Blob           length.compact,           length, check, slice     one pack with the
+                         .nullable                                          fields around it
+    Elements             length, element           numbers: one unpack;     numbers: one pack;
+                                                   fixed structures:        fixed structures: one
+                                                   one iter_unpack          pack each in a
+                                                                            comprehension
+    NullableStructure    structure, tagged         a marker byte, then      the same
+                                                   the structure
+    StructureLayout      fields, tags, absent      statements inline,       statements inline,
+                                                   no call                  no call
+    TaggedFields         tags (by their layout)    one byte if there are    one zero byte within
+                                                   none, else a function    the pack, else a
+                                                   of the structure         function
 
 Versions: a field that is absent gets its default as a constant, and if its value would be lost, the
 encoder tests it. Tagged fields: the usual count of zero is part of the unpack or the pack before
@@ -28,19 +31,27 @@ exact, because every read beyond the end fails.
 What it writes. InitProducerIdRequest v4 is `transactional_id: compact nullable string,
 transaction_timeout_ms: int32, producer_id: int64, producer_epoch: int16, tags`, and its decoder:
 
-    class_InitProducerIdRequest = CLASSES[0] unpack_from_iqhB = struct_method('iqhB', 'unpack_from')
+    class_InitProducerIdRequest = CLASSES[0]
+    unpack_from_iqhB = struct_method('iqhB', 'unpack_from')
     def decode(buffer, position=0):
-        start = position try:
-            it = new(class_InitProducerIdRequest) length_1 = buffer[position] if length_1 > 127:
-                length_1, position = longer_string(length_1, buffer, position + 1) position -= 1
+        start = position
+        try:
+            it = new(class_InitProducerIdRequest)
+            length_1 = buffer[position]
+            if length_1 > 127:
+                length_1, position = longer_string(length_1, buffer, position + 1)
+                position -= 1
             if length_1:
-                end_2 = position + length_1 it.transactional_id = buffer[position +
-                1:end_2].decode() if length_1 > 1 else '' position = end_2
+                end_2 = position + length_1
+                it.transactional_id = buffer[position + 1:end_2].decode() if length_1 > 1 else ''
+                position = end_2
             else:
-                it.transactional_id = None position += 1
-            it.enable2_pc = False it.keep_prepared_txn = False it.transaction_timeout_ms,
-            it.producer_id, it.producer_epoch, tags_3 = unpack_from_iqhB(buffer, position) if
-            tags_3:
+                it.transactional_id = None
+                position += 1
+            it.enable2_pc = False
+            it.keep_prepared_txn = False
+            it.transaction_timeout_ms, it.producer_id, it.producer_epoch, tags_3 = unpack_from_iqhB(buffer, position)
+            if tags_3:
                 position = keep_tags(tags_3, buffer, position + 15, it) - 15
             else:
                 it._tags = None
