@@ -23,7 +23,8 @@ from protocol.records.batches import BatchHeader, RecordBatch, build_batch
 from protocol.records.constructs import OLD_MESSAGE, RECORD
 from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.message_sets import build_message_set, split_any_batches
-from protocol.records.record import Record, build_records, read_records
+from protocol.records.record import Record
+from protocol.records.record_codec import build_records, read_records
 from protocol.requests import (
     decode_request,
     decode_response,
