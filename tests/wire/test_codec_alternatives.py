@@ -17,9 +17,9 @@ import pytest
 from protocol.codec.declaration import ArrayOf, Primitive, StructureOf, snake_case
 from protocol.codec.message_codec import compiled
 from protocol.codec.tree import fields_of, layout_of
-from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.schema import declaration_of
+from tools.drift.comparison import declared_messages
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")

@@ -13,7 +13,6 @@ from protocol.codec.interpreted import MessageConstruct
 from protocol.codec.message_codec import DISAGREEMENT, CompiledMessage
 from protocol.codec.sweeps import READERS_MAX, SEEN_MAX, Shapes, read_none
 from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
-from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import (
@@ -28,6 +27,7 @@ from protocol.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from protocol.schema import Message, declaration_of
+from tools.drift.comparison import declared_messages
 
 FRAME_SIZE_MAX = 600
 

@@ -8,7 +8,7 @@ as a gap to be filled.
 from collections.abc import Iterable
 
 from protocol.codec.declaration import LAST_VERSION, Fresh, Primitive, snake_case
-from protocol.drift.definitions import TOP, DefinedField, Definition
+from tools.drift.definitions import TOP, DefinedField, Definition
 
 FUNCTIONS = {primitive.value: primitive.value for primitive in Primitive} | {
     "bool": "boolean",

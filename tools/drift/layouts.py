@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
 from protocol.codec.tree import Field, fields_of
-from protocol.drift.definitions import TOP, DefinedField, Definition
-from protocol.drift.exceptions import present_name
 from protocol.schema import declaration_of
+from tools.drift.definitions import TOP, DefinedField, Definition
+from tools.drift.exceptions import present_name
 
 UNTAGGED = -1
 

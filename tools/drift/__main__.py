@@ -4,16 +4,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from protocol.drift.comparison import drifts, undeclared
-from protocol.drift.facts import load_facts, write_facts
-from protocol.drift.jars import download, read_definitions
-from protocol.drift.scaffold import scaffold
+from tools.drift.comparison import drifts, undeclared
+from tools.drift.facts import load_facts, write_facts
+from tools.drift.jars import download, read_definitions
+from tools.drift.scaffold import scaffold
 
 
 def main() -> int:
     """Run one command; return 1 if the check finds a drift."""
     parser = argparse.ArgumentParser(
-        prog="python -m protocol.drift", description=sys.modules["protocol.drift"].__doc__
+        prog="python -m tools.drift", description=sys.modules["tools.drift"].__doc__
     )
     commands = parser.add_subparsers(dest="command", required=True)
     scaffolding = commands.add_parser("scaffold", help="print declarations")

@@ -14,8 +14,9 @@ from functools import cache
 import protocol
 from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
 from protocol.codec.tree import Field, fields_of
-from protocol.drift.definitions import TOP, Definition
-from protocol.drift.exceptions import (
+from protocol.schema import declaration_of
+from tools.drift.definitions import TOP, Definition
+from tools.drift.exceptions import (
     ALLOWED,
     NOT_COMPARED,
     NOT_DECLARED,
@@ -23,13 +24,12 @@ from protocol.drift.exceptions import (
     VERSIONS_LEFT_OUT,
     present_name,
 )
-from protocol.drift.facts import Facts, Shape
-from protocol.drift.former_names import FORMER_NAMES, in_current_names, under_present_names
-from protocol.drift.layouts import declared_layout, defined_layout
-from protocol.schema import declaration_of
+from tools.drift.facts import Facts, Shape
+from tools.drift.former_names import FORMER_NAMES, in_current_names, under_present_names
+from tools.drift.layouts import declared_layout, defined_layout
 
 # --------------------------------------------------------------------------------------------------
-# Every message class that is declared in this package, found by importing all of its modules, so
+# Every message class that is declared in `protocol`, found by importing all of its modules, so
 # that a new one cannot be missed.
 #
 # Source: none of Kafka's; the completeness makes "no drift in either direction" meaningful.

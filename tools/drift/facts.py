@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.drift.definitions import Definition, Json
-from protocol.drift.jars import RELEASES, definitions_of
+from tools.drift.definitions import Definition, Json
+from tools.drift.jars import RELEASES, definitions_of
 
 
 class Shape(NamedTuple):
@@ -53,7 +53,7 @@ def facts_text(facts: Facts) -> str:
         for name, shapes in facts.items()
     }
     about = (
-        "Facts about Apache Kafka's message definitions. Made by: python -m protocol.drift "
+        "Facts about Apache Kafka's message definitions. Made by: python -m tools.drift "
         "extract tests/wire/definitions.json"
     )
     return json.dumps({"about": about, "messages": messages}, indent=1) + "\n"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from protocol.drift.definitions import Definition, parse_definition
+from tools.drift.definitions import Definition, parse_definition
 
 RELEASES = ("2.8.2", "3.9.1", "4.1.2", "4.4.0")
 """The oldest release with KRaft's predecessors, the default profile, and two of the 4.x line; a

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from protocol.codec.declaration import ALL_VERSIONS, NO_VERSIONS, Declaration, VersionRange
-from protocol.drift.definitions import DefinedField, Definition
-from protocol.drift.facts import Facts, Shape
+from tools.drift.definitions import DefinedField, Definition
+from tools.drift.facts import Facts, Shape
 
 FORMER_NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "AlterIsrRequest": (
