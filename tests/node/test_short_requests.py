@@ -31,7 +31,7 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 from protocol.requests import request_chunks
 from protocol.schema import Message, declaration_of
 from tests.node.brokers import Client, Cluster, running_cluster
