@@ -3,7 +3,7 @@ number, a name.
 
 A file is all that is needed to declare one more message; it is imported only when its number is
 looked up.
-Source: none of Kafka's; the numbers are its API keys and record types.
+Source: none of Kafka's; the numbers are its API keys.
 """
 
 import os

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 from protocol.metadata.registry import parse_record
 from protocol.records.batches import RecordBatch, split_batches
 from protocol.storage.file_names import (

@@ -17,12 +17,10 @@ from kraftsim.groups.rules_assignors import NO_SHARES, Shares
 from kraftsim.groups.rules_classic_group import CONSUMER_PROTOCOL
 from kraftsim.groups.rules_offsets import GroupOffsets
 from kraftsim.groups.rules_timing import Protocols
-from protocol.coordinator.g05_consumer_group_member_metadata import (
+from protocol.coordinator.consumer_groups import (
     ClassicMemberMetadata,
-    ConsumerGroupMemberMetadataValue,
-)
-from protocol.coordinator.g08_consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
     TopicPartitions,
 )
 from protocol.errors import ErrorCode

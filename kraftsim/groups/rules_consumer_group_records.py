@@ -19,42 +19,30 @@ from kraftsim.groups.rules_offsets import (
     TopicPartition,
 )
 from kraftsim.groups.rules_timing import Member
-from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol.coordinator.g02_group_metadata import (
+from protocol.coordinator.consumer_groups import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
-)
-from protocol.coordinator.g03_consumer_group_metadata import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-)
-from protocol.coordinator.g05_consumer_group_member_metadata import (
-    ClassicMemberMetadata,
-    ClassicProtocol,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-)
-from protocol.coordinator.g06_consumer_group_target_assignment_metadata import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-)
-from protocol.coordinator.g07_consumer_group_target_assignment_member import (
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-)
-from protocol.coordinator.g07_consumer_group_target_assignment_member import (
-    TopicPartition as TargetPartitions,
-)
-from protocol.coordinator.g08_consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
-from protocol.coordinator.g16_consumer_group_regular_expression import (
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
+from protocol.coordinator.consumer_groups import (
+    TopicPartition as TargetPartitions,
 )
+from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record
 from protocol.schema import Message
 

@@ -66,7 +66,7 @@ from protocol.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.coordinator.consumer_groups import GroupMetadataKey, GroupMetadataValue
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 

@@ -71,8 +71,8 @@ from kraftsim.groups.rules_timing import (
     TimerKind,
     Timers,
 )
-from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.coordinator.consumer_groups import GroupMetadataKey, GroupMetadataValue
+from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch

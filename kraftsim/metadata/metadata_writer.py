@@ -20,7 +20,7 @@ from kraftsim.raft.raft_node import RaftNode
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
-from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.controller import NoOpRecord
 from protocol.metadata.registry import build_record
 from protocol.records.batches import build_batch
 from protocol.records.record import Record

@@ -19,21 +19,19 @@ from kraftsim.metadata.rules_versions import FEATURE, MINIMUM_LEVEL, MetadataLev
 from kraftsim.migration.rules_driver import MigrationStatus
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
-from protocol.metadata.m00_register_broker import (
-    BrokerEndpoint,
-    BrokerFeature,
-    RegisterBrokerRecord,
-)
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
-from protocol.metadata.m07_fence_broker import FenceBrokerRecord
-from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m17_broker_registration_change import (
+from protocol.metadata.registrations import (
     FENCE,
     IN_CONTROLLED_SHUTDOWN,
     UNFENCE,
+    BrokerEndpoint,
+    BrokerFeature,
     BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
-from protocol.metadata.m21_zk_migration_state import NONE
+from protocol.metadata.settings import NONE
 from protocol.uuids import uuid_text
 
 # --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from protocol.messages.k49_alter_client_quotas import (
     OpData,
     QuotaAlteration,
 )
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)

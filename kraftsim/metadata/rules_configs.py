@@ -35,8 +35,8 @@ from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     IncrementalAlterConfigsRequest,
 )
-from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
-from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.metadata.settings import TOPIC_RESOURCE, ConfigRecord
+from protocol.metadata.topics import ClearElrRecord
 from protocol.schema import Message
 from protocol.storage.java_integers import parse_int32
 

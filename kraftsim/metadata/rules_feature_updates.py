@@ -35,9 +35,7 @@ from protocol.messages.k57_update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
 )
-from protocol.metadata.m04_config import ConfigRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
+from protocol.metadata.settings import MIGRATION, PRE_MIGRATION, ConfigRecord, FeatureLevelRecord
 
 Results: TypeAlias = list[tuple[str, Refusal | None]]
 DISABLED: Final = (NO_LEVEL, NO_LEVEL)

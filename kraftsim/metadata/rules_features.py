@@ -20,18 +20,20 @@ from kraftsim.metadata.rules_versions import (
     default_levels,
 )
 from protocol.config_resources import ConfigResourceType
-from protocol.metadata.m04_config import ConfigRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m21_zk_migration_state import (
+from protocol.metadata.controller import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+from protocol.metadata.settings import (
     MIGRATION,
     NONE,
     POST_MIGRATION,
     PRE_MIGRATION,
+    ConfigRecord,
+    FeatureLevelRecord,
     ZkMigrationStateRecord,
 )
-from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
-from protocol.metadata.m24_end_transaction import EndTransactionRecord
-from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
 from protocol.schema import Message
 
 BOOTSTRAP: Final = "Bootstrap records"

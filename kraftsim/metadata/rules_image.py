@@ -27,24 +27,29 @@ from kraftsim.metadata.rules_registries import MetadataRecord, Registries
 from kraftsim.metadata.rules_versions import FEATURE, MINIMUM_LEVEL, MetadataLevel
 from kraftsim.raft.events import FinalMetadata, FinalMetadataLog
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m07_fence_broker import FenceBrokerRecord
-from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
-from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
-from protocol.metadata.m24_end_transaction import EndTransactionRecord
-from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
-from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.metadata.controller import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
+from protocol.metadata.registrations import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from protocol.metadata.registry import build_record, parse_record
+from protocol.metadata.settings import TOPIC_RESOURCE, ConfigRecord, FeatureLevelRecord
+from protocol.metadata.topics import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.records.batches import RecordBatch, split_batches
 from protocol.records.control_records import SnapshotHeaderRecord, parse_control_record
 from protocol.schema import Message

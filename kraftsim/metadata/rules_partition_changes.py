@@ -16,15 +16,16 @@ from kraftsim.metadata.events import PartitionChanged, PartitionCreated, TopicDe
 from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.metadata.rules_topic_table import PartitionKey, TopicTable
 from kraftsim.metadata.rules_versions import MetadataLevel
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import RECOVERING, PartitionRecord
-from protocol.metadata.m05_partition_change import (
+from protocol.metadata.topics import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
+    RECOVERING,
     PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
 )
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.schema import Message
 from protocol.uuids import uuid_text
 

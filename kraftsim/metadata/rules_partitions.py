@@ -38,7 +38,7 @@ from protocol.messages.k56_alter_partition import (
     AlterPartitionRequest,
     BrokerState,
 )
-from protocol.metadata.m05_partition_change import NO_LEADER_CHANGE, PartitionChangeRecord
+from protocol.metadata.topics import NO_LEADER_CHANGE, PartitionChangeRecord
 from protocol.schema import Message
 from protocol.uuids import LOST_DIRECTORY_ID, MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
 

@@ -28,7 +28,7 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignablePartition,
 )
 from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsTopics
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.topics import PartitionChangeRecord
 from protocol.schema import Message
 
 

@@ -14,30 +14,26 @@ from kraftsim.metadata.events import ControllerRegistered
 from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.errors import ErrorCode
 from protocol.messages.k70_controller_registration import ControllerRegistrationRequest
-from protocol.metadata.m00_register_broker import (
+from protocol.metadata.registrations import (
+    FENCE,
+    IN_CONTROLLED_SHUTDOWN,
+    UNFENCE,
     BrokerEndpoint,
     BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    FenceBrokerRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
 )
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m05_partition_change import (
+from protocol.metadata.topics import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
     PartitionChangeRecord,
-)
-from protocol.metadata.m07_fence_broker import FenceBrokerRecord
-from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m17_broker_registration_change import (
-    FENCE,
-    IN_CONTROLLED_SHUTDOWN,
-    UNFENCE,
-    BrokerRegistrationChangeRecord,
-)
-from protocol.metadata.m27_register_controller import (
-    ControllerEndpoint,
-    ControllerFeature,
-    RegisterControllerRecord,
+    PartitionRecord,
 )
 from protocol.uuids import MIGRATING_DIRECTORY_ID, uuid_text
 

@@ -28,33 +28,44 @@ from protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import ConfigRecord
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m07_fence_broker import FenceBrokerRecord
-from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m10_delegation_token import DelegationTokenRecord
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
-from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
-from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
-from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
-from protocol.metadata.m24_end_transaction import EndTransactionRecord
-from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
-from protocol.metadata.m26_remove_delegation_token import RemoveDelegationTokenRecord
-from protocol.metadata.m27_register_controller import RegisterControllerRecord
-from protocol.metadata.m28_clear_elr import ClearElrRecord
-from protocol.metadata.m29_unregister_controller import UnregisterControllerRecord
+from protocol.metadata.controller import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
+from protocol.metadata.registrations import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
+from protocol.metadata.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from protocol.metadata.settings import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    EntityData,
+    FeatureLevelRecord,
+    ZkMigrationStateRecord,
+)
+from protocol.metadata.topics import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.schema import Message
 
 K = TypeVar("K")

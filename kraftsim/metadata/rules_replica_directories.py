@@ -13,7 +13,7 @@ from kraftsim.metadata.rules_registrations import BrokerRegistration, PartitionR
 from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
 from protocol.errors import ErrorCode
 from protocol.messages.k73_assign_replicas_to_dirs import AssignedTopic, AssignReplicasToDirsRequest
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.registrations import BrokerRegistrationChangeRecord
 from protocol.schema import Message
 
 

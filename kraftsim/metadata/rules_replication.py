@@ -68,12 +68,14 @@ from protocol.messages.k45_alter_partition_reassignments import AlterPartitionRe
 from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsTopics
 from protocol.messages.k56_alter_partition import AlterPartitionRequest
 from protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import TOPIC_RESOURCE
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.metadata.settings import TOPIC_RESOURCE
+from protocol.metadata.topics import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.schema import Message
 from protocol.uuids import uuid_text
 

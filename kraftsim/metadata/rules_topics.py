@@ -31,9 +31,7 @@ from protocol.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import RECOVERED, PartitionRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.topics import RECOVERED, PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID, uuid_text
 

@@ -13,10 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.registrations import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from protocol.metadata.topics import PartitionChangeRecord, PartitionRecord
 from protocol.schema import Message
 
 FEATURE: Final = "metadata.version"

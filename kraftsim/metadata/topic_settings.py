@@ -24,7 +24,7 @@ from kraftsim.partitions.rules_topic_names import (
 )
 from kraftsim.server.config import NodeConfig
 from kraftsim.tiered_storage.rules_segments import NOT_TIERED, TieringRules, tiering_rules
-from protocol.metadata.m04_config import BROKER_RESOURCE
+from protocol.metadata.settings import BROKER_RESOURCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

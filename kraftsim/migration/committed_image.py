@@ -13,12 +13,14 @@ from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.zookeeper.rules_znode_writes import Touched
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
-from protocol.metadata.m07_fence_broker import FenceBrokerRecord
-from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
-from protocol.metadata.m27_register_controller import RegisterControllerRecord
+from protocol.metadata.registrations import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from protocol.metadata.registry import parse_record
 from protocol.records.batches import RecordBatch, split_batches
 

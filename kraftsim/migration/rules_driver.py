@@ -21,7 +21,7 @@ from kraftsim.metadata.rules_versions import METADATA_VERSIONS
 from kraftsim.migration.events import MigrationDriverMoved, MigrationWaits
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
-from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
+from protocol.metadata.settings import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
 from protocol.zookeeper.kafka_znodes import MigrationZnode
 
 # --------------------------------------------------------------------------------------------------

@@ -22,10 +22,12 @@ from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from kraftsim.server.identity import random_uuid
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m21_zk_migration_state import MIGRATION, ZkMigrationStateRecord
-from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
-from protocol.metadata.m24_end_transaction import EndTransactionRecord
+from protocol.metadata.controller import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    ProducerIdsRecord,
+)
+from protocol.metadata.settings import MIGRATION, ZkMigrationStateRecord
 from protocol.schema import Message
 
 TRANSACTION: Final = "ZK Migration"

@@ -33,7 +33,7 @@ from kraftsim.server.bounded_concurrency import at_once
 from kraftsim.server.events import DiskFailed, LogDirectoryFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from kraftsim.server.shell import NodeShell
-from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
+from protocol.metadata.settings import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.storage.file_names import (
     PARTITION_METADATA,
     parse_future_directory_name,

@@ -24,10 +24,11 @@ from protocol.records.batches import (
     crc_of,
     split_batches,
 )
-from protocol.records.compression import Compression, decompress_in_pieces
+from protocol.records.compression import Compression
 from protocol.records.control_records import build_transaction_marker
+from protocol.records.lazy_blocks import decompress_in_pieces
 from protocol.records.malformed_batches import MalformedBatch, MalformedRecord
-from protocol.records.record import read_varint
+from protocol.records.record_codec import read_varint
 
 # --------------------------------------------------------------------------------------------------
 # Transaction markers: the control batch that a transaction coordinator writes

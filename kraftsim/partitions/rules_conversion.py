@@ -26,7 +26,8 @@ from protocol.records.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.records.compression import Bytes, Compression, estimated_plain_bytes
+from protocol.records.compression import Bytes, Compression
+from protocol.records.lazy_blocks import estimated_plain_bytes
 from protocol.records.malformed_batches import MalformedBatch
 from protocol.records.message_sets import AnyBatch, open_batch, split_any_batches
 from protocol.records.offset_assignment import LogFormat, assign_offsets

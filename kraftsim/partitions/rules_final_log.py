@@ -22,9 +22,9 @@ from kraftsim.partitions.events import (
     FinalRecord,
     FinalTransaction,
 )
-from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
-from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import RecordBatch, split_batches
 from protocol.records.control_records import (

@@ -18,7 +18,7 @@ from kraftsim.metadata.topic_settings import broker_settings
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.world.interface import Clock
-from protocol.metadata.m04_config import TOPIC_RESOURCE
+from protocol.metadata.settings import TOPIC_RESOURCE
 
 UNLIMITED: Final = 2**63 - 1
 ALL_REPLICAS: Final = "*"

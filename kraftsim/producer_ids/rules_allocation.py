@@ -10,7 +10,7 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal, TimelineDict, TimelineValue
 from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE, LAST_PRODUCER_ID, ProducerIdBlock
 from protocol.errors import ErrorCode
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 
 # --------------------------------------------------------------------------------------------------
 # As shipped

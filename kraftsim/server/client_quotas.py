@@ -21,7 +21,7 @@ from kraftsim.world.interface import Clock, World
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import ProduceRequest
 from protocol.messages.k01_fetch import FetchRequest
-from protocol.metadata.m14_client_quota import ClientQuotaRecord
+from protocol.metadata.settings import ClientQuotaRecord
 from protocol.requests import decode_response
 
 PRODUCER_BYTES: Final = "producer_byte_rate"

@@ -64,10 +64,9 @@ from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
+from protocol.metadata.controller import BeginTransactionRecord, NoOpRecord
 from protocol.metadata.registry import parse_record
+from protocol.metadata.settings import FeatureLevelRecord
 from protocol.records.batches import RecordBatch
 from protocol.schema import Message
 from protocol.storage.file_names import BOOTSTRAP_CHECKPOINT

@@ -17,7 +17,7 @@ from kraftsim.server.rules_quotas import ConnectionLimits, connection_settings
 from kraftsim.server.security.sasl_gate import SaslGate
 from kraftsim.server.security.tls import report_handshakes
 from kraftsim.server.shell import NodeShell
-from protocol.metadata.m14_client_quota import ClientQuotaRecord
+from protocol.metadata.settings import ClientQuotaRecord
 
 
 class ListenerError(OSError):

@@ -129,7 +129,7 @@ from kraftsim.transactions.verification import Verifier
 from kraftsim.zookeeper.rules_propagation import KraftPropagation
 from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 from protocol.config_resources import ConfigResourceType
-from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
+from protocol.metadata.settings import MIGRATION, PRE_MIGRATION
 
 
 class ProducerIdSourceFactory(Protocol):

@@ -15,7 +15,7 @@ from hashlib import pbkdf2_hmac
 from typing import Final, NamedTuple, Protocol
 
 from kraftsim.metadata.rules_registries import HASHES
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
+from protocol.metadata.security import UserScramCredentialRecord
 
 USER_TYPE = "User"
 

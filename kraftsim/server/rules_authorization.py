@@ -17,8 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import DescribeAclsRequest
 from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.k31_delete_acls import DeleteAclsRequest
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.metadata.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 # --------------------------------------------------------------------------------------------------
 # Evaluation

@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from kraftsim.metadata.rules_client_quotas import CLIENT_ID, IP, USER
 from kraftsim.metadata.rules_config_releases import LISTENER_PREFIX
 from kraftsim.metadata.rules_described_configs import BrokerSettings
-from protocol.metadata.m14_client_quota import ClientQuotaRecord
+from protocol.metadata.settings import ClientQuotaRecord
 
 ANY: Final = ""
 """Instead of a name: the quota has no such part."""

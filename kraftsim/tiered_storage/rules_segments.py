@@ -14,11 +14,12 @@ from typing import Final
 
 from kraftsim.metadata.rules_config_definitions import AS_THE_WHOLE, is_true
 from kraftsim.partitions.rules_log import RetentionRules
-from protocol.remote_log import r00_remote_log_segment_metadata as r00
-from protocol.remote_log import r01_remote_log_segment_metadata_update as r01
-from protocol.remote_log.r00_remote_log_segment_metadata import RemoteLogSegmentMetadataRecord
-from protocol.remote_log.r01_remote_log_segment_metadata_update import (
+from protocol.remote_log.records import (
+    RemoteLogSegmentIdEntry,
+    RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
+    SegmentLeaderEpochEntry,
+    TopicIdPartitionEntry,
 )
 from protocol.remote_log.registry import RemoteLogSegmentState, build_record, parse_record
 from protocol.storage.checkpoints import EpochStart
@@ -342,8 +343,8 @@ def segment_record(segment: RemoteSegment) -> bytes:
     """Return the record of a started copy."""
     owner = segment.owner
     record = RemoteLogSegmentMetadataRecord(
-        remote_log_segment_id=r00.RemoteLogSegmentIdEntry(
-            topic_id_partition=r00.TopicIdPartitionEntry(
+        remote_log_segment_id=RemoteLogSegmentIdEntry(
+            topic_id_partition=TopicIdPartitionEntry(
                 name=owner.topic, id=owner.topic_id, partition=owner.partition
             ),
             id=segment.segment_id,
@@ -354,7 +355,7 @@ def segment_record(segment: RemoteSegment) -> bytes:
         max_timestamp_ms=segment.max_timestamp_ms,
         event_timestamp_ms=segment.event_timestamp_ms,
         segment_leader_epochs=[
-            r00.SegmentLeaderEpochEntry(leader_epoch=each.leader_epoch, offset=each.start_offset)
+            SegmentLeaderEpochEntry(leader_epoch=each.leader_epoch, offset=each.start_offset)
             for each in segment.leader_epochs
         ],
         segment_size_in_bytes=segment.size_bytes,
@@ -369,8 +370,8 @@ def update_record(update: SegmentUpdate) -> bytes:
     """Return the record of a segment's state change."""
     owner = update.owner
     record = RemoteLogSegmentMetadataUpdateRecord(
-        remote_log_segment_id=r01.RemoteLogSegmentIdEntry(
-            topic_id_partition=r01.TopicIdPartitionEntry(
+        remote_log_segment_id=RemoteLogSegmentIdEntry(
+            topic_id_partition=TopicIdPartitionEntry(
                 name=owner.topic, id=owner.topic_id, partition=owner.partition
             ),
             id=update.segment_id,

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from protocol.coordinator.registry import CoordinatorTopic, build_record, parse_record
-from protocol.coordinator.t00_transaction_log import (
+from protocol.coordinator.transactions import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

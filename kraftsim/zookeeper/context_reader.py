@@ -25,11 +25,9 @@ from kraftsim.zookeeper.rules_znodes import (
     topic_records,
 )
 from kraftsim.zookeeper.znode_reader import ZnodeReader
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.registrations import RegisterBrokerRecord
+from protocol.metadata.settings import FeatureLevelRecord
+from protocol.metadata.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.schema import Message
 from protocol.zookeeper.kafka_admin_znodes import parse_log_directory_event, parse_partitions
 from protocol.zookeeper.kafka_znodes import (

@@ -65,8 +65,7 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
+from protocol.metadata.registrations import RegisterBrokerRecord, UnregisterBrokerRecord
 from protocol.schema import Message
 
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"

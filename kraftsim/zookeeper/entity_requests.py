@@ -48,8 +48,7 @@ from protocol.messages.k33_alter_configs import AlterConfigsRequest
 from protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest
 from protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.metadata.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from protocol.schema import Message
 from protocol.zookeeper.kafka_access_znodes import ACLS, EXTENDED_ACLS, sanitized
 from protocol.zookeeper.kafka_znodes import CONFIG, build_config, parse_config

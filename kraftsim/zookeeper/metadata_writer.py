@@ -30,12 +30,13 @@ from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
 from kraftsim.zookeeper.rules_znodes import state_text, topic_text
 from kraftsim.zookeeper.znode_writer import ControllerMoved
 from protocol.errors import ErrorCode
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import TOPIC_RESOURCE
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.settings import TOPIC_RESOURCE, FeatureLevelRecord
+from protocol.metadata.topics import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.schema import Message
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.kafka_znodes import (

@@ -26,8 +26,7 @@ from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic, is_proper_top
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import BROKER_DEFAULT, CreatableTopic
 from protocol.messages.k37_create_partitions import CreatePartitionsTopic
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import NO_LEADER, RECOVERED, RECOVERING, PartitionRecord
+from protocol.metadata.topics import NO_LEADER, RECOVERED, RECOVERING, PartitionRecord, TopicRecord
 from protocol.schema import Message
 
 MayLead = Callable[[int], bool]

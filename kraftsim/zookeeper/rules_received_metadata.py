@@ -45,12 +45,13 @@ from protocol.messages.k06_update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from protocol.metadata.m00_register_broker import BrokerEndpoint, RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.registrations import (
+    BrokerEndpoint,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from protocol.metadata.settings import TOPIC_RESOURCE, ConfigRecord
+from protocol.metadata.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.uuids import LOST_DIRECTORY_ID, MIGRATING_DIRECTORY_ID, ZERO_UUID
 
 NO_BROKER_EPOCH: Final = -1

@@ -40,19 +40,27 @@ from kraftsim.zookeeper.rules_znodes import (
 )
 from protocol.config_resources import ConfigResourceType
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigRecord
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m10_delegation_token import DelegationTokenRecord
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
-from protocol.metadata.m14_client_quota import ClientQuotaRecord
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
-from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
-from protocol.metadata.m26_remove_delegation_token import RemoveDelegationTokenRecord
+from protocol.metadata.controller import ProducerIdsRecord
+from protocol.metadata.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from protocol.metadata.settings import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ClientQuotaRecord,
+    ConfigRecord,
+)
+from protocol.metadata.topics import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.schema import Message
 from protocol.zookeeper.kafka_access_znodes import (
     ACLS,

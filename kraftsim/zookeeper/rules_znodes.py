@@ -20,21 +20,27 @@ from kraftsim.zookeeper.rules_control_requests import derived_topic_id, is_deriv
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.config_resources import ConfigResourceType, ConfigType
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m00_register_broker import (
+from protocol.metadata.controller import ProducerIdsRecord
+from protocol.metadata.registrations import (
     BrokerEndpoint,
     BrokerFeature,
     RegisterBrokerRecord,
 )
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import NO_LEADER, RECOVERED, RECOVERING, PartitionRecord
-from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigRecord
-from protocol.metadata.m10_delegation_token import DelegationTokenRecord
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
-from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
+from protocol.metadata.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from protocol.metadata.settings import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ClientQuotaRecord,
+    ConfigRecord,
+    EntityData,
+)
+from protocol.metadata.topics import NO_LEADER, RECOVERED, RECOVERING, PartitionRecord, TopicRecord
 from protocol.schema import Message
 from protocol.zookeeper.kafka_access_znodes import (
     ACLS,

@@ -5,15 +5,22 @@ What it reads. `tree.layout_of(cls, version)` is a Struct whose versions are alr
 the compiler never sees one. For each construct it reads the attributes that the interpreter uses,
 too:
 
-    FixedType          reads code; decoded: a run of neighbours, one unpack; encoded: one pack
-    Text, Blob         reads length.compact, nullable; decoded: length, check, slice; encoded: one
-                       pack with the fields around it
-    Elements           reads length, element; numbers: one unpack or pack; fixed structures: one
-                       iter_unpack, or a pack each in a comprehension
-    NullableStructure  reads structure, tagged; a marker byte, then the structure
-    StructureLayout    reads fields, tags, absent; statements inline, no call
-    TaggedFields       reads tags (by their layout); one byte if there are none, else a function of
-                       the structure
+    construct            read                      decoded by               encoded by
+    FixedType            code                      a run of neighbours,     a run of neighbours,
+                                                   one unpack               one pack
+    Text, Blob           length.compact,           length, check, slice     one pack with the
+                         .nullable                                          fields around it
+    Elements             length, element           numbers: one unpack;     numbers: one pack;
+                                                   fixed structures:        fixed structures: one
+                                                   one iter_unpack          pack each in a
+                                                                            comprehension
+    NullableStructure    structure, tagged         a marker byte, then      the same
+                                                   the structure
+    StructureLayout      fields, tags, absent      statements inline,       statements inline,
+                                                   no call                  no call
+    TaggedFields         tags (by their layout)    one byte if there are    one zero byte within
+                                                   none, else a function    the pack, else a
+                                                   of the structure         function
 
 Versions: a field that is absent gets its default as a constant, and if its value would be lost, the
 encoder tests it. Tagged fields: the usual count of zero is part of the unpack or the pack before
@@ -82,6 +89,7 @@ from protocol.codec.tree import (
     StructureLayout,
     check,
     field_holds,
+    fields_of,
     has_fresh_default,
     holds,
     inner_layout,
@@ -101,9 +109,10 @@ def class_source(cls: type) -> str:
     """
     check(cls)
     declaration = declaration_of(cls)
+    fields = fields_of(declaration)
     source = Source(classes_of(cls))
     arguments, assignments = [], []
-    for field in declaration.fields:
+    for field in fields:
         match field.default:
             case Fresh.LIST:
                 fresh = "[]"
@@ -129,7 +138,7 @@ def class_source(cls: type) -> str:
     with source.block("def __eq__(self, other):"):
         with source.block("if not isinstance(other, CLASS):"):
             source.line("return NotImplemented")
-        equal = [f"self.{field.name} == other.{field.name}" for field in declaration.fields]
+        equal = [f"self.{field.name} == other.{field.name}" for field in fields]
         source.line(f"return {' and '.join(equal) or 'True'}")
     ranges = sorted(
         {(found.first, found.last) for found in versions_with_records(cls, declaration.versions)}
@@ -218,7 +227,9 @@ def json_source(cls: type, version: int) -> str:
 def _json_structure(source: Source, layout: StructureLayout) -> str:
     present = {field.name: field for field in (*layout.fields, *layout.tags)}
     in_order = [
-        present[field.name] for field in declaration_of(layout.cls).fields if field.name in present
+        present[field.name]
+        for field in fields_of(declaration_of(layout.cls))
+        if field.name in present
     ]
     fields = "".join(f"{_json_field(source, field)}, " for field in in_order)
     guarded = "".join(
@@ -254,7 +265,7 @@ def _json_kind(source: Source, kind: Primitive | ArrayLayout | StructureLayout) 
 
 def _codes(cls: type) -> str | None:
     codes = ""
-    for field in declaration_of(cls).fields:
+    for field in fields_of(declaration_of(cls)):
         if field.versions != ALL_VERSIONS or field.tagged:
             return None
         match field.at(0, NO_VERSIONS).subcon:

@@ -12,10 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from protocol.codec.tree import Field
+from typing import Any, Final, Literal, TypeAlias
 
 LAST_VERSION = 32767
 
@@ -192,13 +189,6 @@ class Declaration:
     the same codecs.
     """
     latest_unstable: bool = False
-
-    @property
-    def fields(self) -> "tuple[Field, ...]":
-        """The fields as constructs."""
-        from protocol.codec.tree import fields_of
-
-        return fields_of(self)
 
 
 class UnknownVersion(ValueError):

@@ -9,30 +9,38 @@ Source: construct.core (Construct, Compiled, CodeGen).
 """
 
 from io import BytesIO
-from typing import IO
+from typing import IO, Protocol
 
 import construct
 
 from protocol.codec.declaration import Declaration, Message, declaration_of
-from protocol.codec.message_codec import CompiledMessage, compiled
 from protocol.codec.tree import TAGGED, StructureLayout, layout_of, version_of
 from protocol.codec.types import Context, WireError
 from protocol.malformed import MalformedMessage
 
 
+class FusedCodec(Protocol):
+    """The fused codec of the same message, as `compile` hands it out: a `CompiledMessage`."""
+
+    def decode(self, buffer: bytes, position: int = 0, /) -> tuple[Message, int]: ...
+    def encode(self, message: Message, /) -> bytes: ...
+    def encode_into(self, message: Message, chunks: list[bytes | memoryview], /) -> None: ...
+
+
 class MessageConstruct(construct.Construct):  # type: ignore[misc]
     """A message at one version; errors are MalformedMessage."""
 
-    def __init__(self, layout: StructureLayout) -> None:
+    def __init__(self, layout: StructureLayout, fused: FusedCodec) -> None:
         super().__init__()
         self.layout = layout
+        self._fused = fused
         self.declaration: Declaration = declaration_of(layout.cls)
         self._compiled: CompiledConstruct | None = None
 
     def compile(self, filename: str | None = None) -> "CompiledConstruct":
         """Return the fused codec; the sources are in `linecache`, no file is written."""
         if self._compiled is None:
-            self._compiled = CompiledConstruct(self, compiled(self.layout.cls, self.layout.version))
+            self._compiled = CompiledConstruct(self, self._fused)
         return self._compiled
 
     def decode(
@@ -125,9 +133,7 @@ class VersionedMessage(construct.Construct):  # type: ignore[misc]
 class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
     """The fused codec of a message as a construct; `codec` is the codec itself."""
 
-    def __init__(
-        self, message_construct: MessageConstruct, codec: CompiledMessage[Message]
-    ) -> None:
+    def __init__(self, message_construct: MessageConstruct, codec: FusedCodec) -> None:
         super().__init__(self._parse_with_context, self._build_with_context)
         self.defersubcon = message_construct
         self.codec = codec

@@ -246,7 +246,9 @@ def construct_of(cls: type, version: int) -> "MessageConstruct":
         from protocol.codec.interpreted import MessageConstruct
         from protocol.codec.tree import layout_of
 
-        found = _CONSTRUCTS[cls, version] = MessageConstruct(layout_of(cls, version))
+        found = _CONSTRUCTS[cls, version] = MessageConstruct(
+            layout_of(cls, version), compiled(cls, version)
+        )
     return found
 
 

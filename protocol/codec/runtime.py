@@ -4,7 +4,7 @@ from struct import error as struct_error
 from typing import Any
 
 from protocol.codec import slow
-from protocol.codec.message_class import shared_default
+from protocol.codec.shared_defaults import shared_default
 from protocol.codec.source import struct_method, struct_table
 from protocol.codec.sweeps import Shapes
 from protocol.utf8 import decode_leniently, decode_string

@@ -38,7 +38,7 @@ from protocol.codec.declaration import (
     pascal_case,
     snake_case,
 )
-from protocol.codec.message_class import shared_default
+from protocol.codec.shared_defaults import shared_default
 from protocol.codec.types import (
     FIXED,
     INT16,
@@ -310,9 +310,9 @@ def plain_layout_of(cls: type) -> StructureLayout:
 def check(cls: type) -> None:
     """Reject an inconsistent declaration."""
     declaration = declaration_of(cls)
-    tags = sorted(field.tag for field in declaration.fields if field.tag is not None)
+    tags = sorted(field.tag for field in fields_of(declaration) if field.tag is not None)
     assert tags == list(range(len(tags))), f"the tags of {cls.__name__} are {tags}"
-    for field in declaration.fields:
+    for field in fields_of(declaration):
         where = f"{cls.__name__}.{field.name}"
         assert (field.tag is not None) == bool(field.tagged), (
             f"{where}: tag= and tagged= go together"
@@ -345,7 +345,7 @@ def check(cls: type) -> None:
 
 def has_fresh_default(structure: type) -> bool:
     """Return whether a default instance would contain a list, and so cannot be shared."""
-    for field in declaration_of(structure).fields:
+    for field in fields_of(declaration_of(structure)):
         if field.default is Fresh.LIST:
             return True
         if field.default is Fresh.STRUCTURE and has_fresh_default(structure_of(field)):
@@ -434,7 +434,7 @@ def inner_layout(field: PresentField) -> StructureLayout | None:
 
 def versions_with_records(cls: type, versions: VersionRange) -> Iterator[VersionRange]:
     """Yield ranges of versions in which a structure contains record batches."""
-    for field in declaration_of(cls).fields:
+    for field in fields_of(declaration_of(cls)):
         present = field.versions.intersection(versions)
         kind = field.type.element if isinstance(field.type, ArrayOf) else field.type
         if present and kind is Primitive.RECORDS:
@@ -458,7 +458,7 @@ def _structure_layout(cls: type, version: int, flexible_versions: VersionRange) 
     fields: list[PresentField] = []
     tags: list[PresentField] = []
     absent: list[Field] = []
-    for field in declaration_of(cls).fields:
+    for field in fields_of(declaration_of(cls)):
         if version not in field.versions:
             absent.append(field)
             continue

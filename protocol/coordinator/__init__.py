@@ -1,3 +1,3 @@
-"""The records of the coordinators' topics: `tNN` of `__transaction_state`, `gNN` of
-`__consumer_offsets`, `sNN` of `__share_group_state`.
+"""The records of the coordinators' topics: `transactions` of `__transaction_state`, `share_states`
+of `__share_group_state`, all others of `__consumer_offsets`.
 """

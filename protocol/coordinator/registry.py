@@ -1,5 +1,5 @@
-"""Reads and writes the records of the coordinators' topics; each record is a file `gNN_name.py`,
-`sNN_name.py` or `tNN_name.py` in this package.
+"""Reads and writes the records of the coordinators' topics, which are declared in the other modules
+of this package.
 
 The key begins with the record's type, the value with its version, two bytes each; a null value is a
 tombstone. An unknown type is skipped, because an older broker may read what a newer one wrote
@@ -8,14 +8,12 @@ Source: CoordinatorRecordSerde, GroupCoordinatorRecordSerde, ShareCoordinatorRec
 TransactionLog.
 """
 
-import importlib
-import os
 from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
 from protocol.codec.message_codec import compiled
-from protocol.numbered_files import name_in_kafka, numbered_modules
+from protocol.declared_classes import classes_by_number
 from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import (
     PREFIX,
@@ -46,11 +44,17 @@ class RecordClasses(NamedTuple):
     value: type
 
 
-_LETTERS = {
-    CoordinatorTopic.TRANSACTION_STATE: "t",
-    CoordinatorTopic.CONSUMER_OFFSETS: "g",
-    CoordinatorTopic.SHARE_GROUP_STATE: "s",
+MODULES = {
+    CoordinatorTopic.TRANSACTION_STATE: ("transactions",),
+    CoordinatorTopic.CONSUMER_OFFSETS: (
+        "offsets",
+        "consumer_groups",
+        "share_groups",
+        "streams_groups",
+    ),
+    CoordinatorTopic.SHARE_GROUP_STATE: ("share_states",),
 }
+"""The modules that declare the records of each topic."""
 
 
 def build_record(
@@ -101,25 +105,19 @@ def value_version(value: bytes) -> int:
 @cache
 def declared_types(topic: CoordinatorTopic) -> tuple[int, ...]:
     """Return the record types of a topic, ascending."""
-    return tuple(sorted(_module_names(topic)))
+    return tuple(_classes(topic))
 
 
-@cache
 def record_classes(topic: CoordinatorTopic, record_type: int) -> RecordClasses:
     """Return the classes of key and value. Raises KeyError for an undeclared type."""
-    module_name = _module_names(topic)[record_type]
-    module = importlib.import_module(f"protocol.coordinator.{module_name}")
-    name = name_in_kafka(module_name)
-    classes = RecordClasses(getattr(module, f"{name}Key"), getattr(module, f"{name}Value"))
-    for cls, kind in zip(classes, ("coordinator-key", "coordinator-value"), strict=True):
-        declaration = declaration_of(cls)
-        assert (declaration.kind, declaration.api_key) == (kind, record_type), (
-            f"{module_name} does not declare the {kind} {record_type}"
-        )
-    return classes
+    return _classes(topic)[record_type]
 
 
 @cache
-def _module_names(topic: CoordinatorTopic) -> dict[int, str]:
-    """Map each type to the name of its file."""
-    return numbered_modules(os.path.dirname(__file__), _LETTERS[topic])
+def _classes(topic: CoordinatorTopic) -> dict[int, RecordClasses]:
+    modules = [f"{__package__}.{name}" for name in MODULES[topic]]
+    values = classes_by_number(modules, "coordinator-value")
+    return {
+        number: RecordClasses(key, values[number])
+        for number, key in classes_by_number(modules, "coordinator-key").items()
+    }

@@ -1,1 +1,1 @@
-"""The records of the metadata log, one file per record type; `registry` frames and finds them."""
+"""The records of the metadata log, by subject; `registry` frames and finds them."""

@@ -14,7 +14,8 @@ from crc32c import crc32c
 
 from protocol.codec.fixed import fixed
 from protocol.errors import ErrorCode
-from protocol.records.compression import Bytes, Compression, compress, decompress
+from protocol.records.compression import Bytes, Compression
+from protocol.records.lazy_blocks import compress, decompress
 from protocol.records.malformed_batches import (
     MalformedBatch,
     MalformedRecord,
@@ -22,14 +23,8 @@ from protocol.records.malformed_batches import (
     UndecodableRecords,
     UnsupportedMagic,
 )
-from protocol.records.record import (
-    FAR,
-    NO_TIMESTAMP,
-    Record,
-    build_records,
-    read_far_records,
-    read_records,
-)
+from protocol.records.record import NO_TIMESTAMP, Record
+from protocol.records.record_codec import FAR, build_records, read_far_records, read_records
 from protocol.schema import int8, int16, int32, int64, structure, uint32
 from protocol.schema import struct as nested
 

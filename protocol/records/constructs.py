@@ -1,6 +1,6 @@
 """Records as constructs: those inside a batch (format 2), and the messages of formats 0 and 1.
 
-`records`, `message_sets` and `message_set_builder` read and write the same by hand: records are
+`record_codec` and `message_sets` read and write the same by hand: records are
 decoded lazily, into tuples, with offsets and timestamps added to those of the batch, and old
 messages only when they are converted. With `--codec construct` these structures do it; tests
 compare the two.
@@ -27,7 +27,14 @@ from protocol.codec.types import (
     read_exactly,
 )
 from protocol.records.malformed_batches import MalformedRecord
-from protocol.records.record import HEADER_KEY_ERRORS, INT64_MAX, INT64_MIN, Headers, Record
+from protocol.records.record import (
+    HEADER_KEY_ERRORS,
+    INT64_MAX,
+    INT64_MIN,
+    Headers,
+    Record,
+    in_64_bits,
+)
 
 VARINT_BITS = 32
 VARLONG_BITS = 64
@@ -155,7 +162,7 @@ def interpret_records(
     position: int,
     end: int,
 ) -> Iterator[Record]:
-    """Yield what `records.read_records` yields."""
+    """Yield what `record_codec.read_records` yields."""
     stream = BytesIO(data[:end])
     stream.seek(position)
     for _ in range(record_count):
@@ -167,7 +174,7 @@ def interpret_records(
         if not INT64_MIN <= offset <= INT64_MAX:
             raise MalformedRecord(f"offset {offset} needs more than 64 bits")
         timestamp = (
-            _in_64_bits(base_timestamp + found.timestamp_delta)
+            in_64_bits(base_timestamp + found.timestamp_delta)
             if append_timestamp is None
             else append_timestamp
         )
@@ -190,7 +197,7 @@ def build_record(
     built = RECORD.build(
         {
             "attributes": 0,
-            "timestamp_delta": _in_64_bits(timestamp_delta),
+            "timestamp_delta": in_64_bits(timestamp_delta),
             "offset_delta": offset_delta,
             "key": key,
             "value": value,
@@ -206,7 +213,7 @@ def build_record(
 def build_old_message(
     magic: int, offset: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """Return one message of format 0 or 1, as `message_set_builder.build_message` does."""
+    """Return one message of format 0 or 1, as `message_sets.build_message` does."""
     fields = {
         "offset": offset,
         "magic": magic,
@@ -225,7 +232,3 @@ def build_old_message(
             }
         )
     )
-
-
-def _in_64_bits(number: int) -> int:
-    return (number - INT64_MIN & 0xFFFF_FFFF_FFFF_FFFF) + INT64_MIN

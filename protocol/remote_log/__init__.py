@@ -1,3 +1,1 @@
-"""The records of `__remote_log_metadata`: the segments of partitions in remote storage
-(KIP-405).
-"""
+"""The `records` of `__remote_log_metadata`: segments in remote storage (KIP-405)."""

@@ -17,8 +17,7 @@ from kraftsim.analysis.id_trail import (
     read_trail,
 )
 from kraftsim.conformance.target import Target
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.controller import NoOpRecord, ProducerIdsRecord
 from protocol.metadata.registry import build_record
 from protocol.records.batches import build_batch
 from protocol.records.record import Record

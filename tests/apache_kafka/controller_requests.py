@@ -24,11 +24,10 @@ from protocol.messages.k01_fetch import (
     ReplicaState,
 )
 from protocol.messages.registry import response_class
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m27_register_controller import RegisterControllerRecord
+from protocol.metadata.controller import NoOpRecord
+from protocol.metadata.registrations import RegisterBrokerRecord, RegisterControllerRecord
 from protocol.metadata.registry import parse_record, record_version
+from protocol.metadata.topics import TopicRecord
 from protocol.records.batches import split_batches
 from protocol.schema import Message, declaration_of
 from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID, uuid_text

@@ -16,6 +16,7 @@ from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import ArrayOf, Declaration, Primitive, StructureOf
+from protocol.codec.tree import fields_of
 from protocol.errors import ErrorCode
 from protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -72,7 +73,7 @@ def byte_fields(
     declaration: Declaration, version: int, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield the path of each one-byte field of a version, and whether it is a list."""
-    for field in declaration.fields:
+    for field in fields_of(declaration):
         if version not in field.versions:
             continue
         is_list = isinstance(field.type, ArrayOf)
@@ -137,7 +138,7 @@ class RetryingClient:
 
 def words(path: str, answer: Message, version: int) -> Iterator[str]:
     """Yield the fields of a response, without node-specific values."""
-    for field in declaration_of(type(answer)).fields:
+    for field in fields_of(declaration_of(type(answer))):
         value = getattr(answer, field.name)
         if version not in field.versions:
             continue

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kraftsim.cluster.ports import free_port_range
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
+from protocol.metadata.settings import FeatureLevelRecord
 from protocol.storage.metadata_snapshot import build_metadata_snapshot
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import CLUSTER_ID, ApacheKafka, run_tool

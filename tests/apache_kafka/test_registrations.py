@@ -14,8 +14,8 @@ import pytest
 
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
+from protocol.metadata.settings import FeatureLevelRecord
 from protocol.storage.metadata_snapshot import build_metadata_snapshot
 from tests.apache_kafka.class_path import DEFAULT_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, run_tool

@@ -6,11 +6,14 @@ from kraftsim.core.decision import Decision
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_described_configs import ControllerNode
 from kraftsim.metadata.rules_partitions import TopicDefaults
-from protocol.metadata.m00_register_broker import BrokerFeature, RegisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m27_register_controller import ControllerFeature, RegisterControllerRecord
+from protocol.metadata.registrations import (
+    BrokerFeature,
+    ControllerFeature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from protocol.metadata.settings import FeatureLevelRecord
+from protocol.metadata.topics import PartitionRecord, TopicRecord
 
 SUPPORTED = {"metadata.version": (1, 21), "kraft.version": (0, 1)}
 TOPIC_ID = bytes(15) + b"\x07"

@@ -6,7 +6,7 @@ Source: KIP-1251.
 import pytest
 
 from kraftsim.groups.rules_timing import CommitAnswer
-from protocol.coordinator.g08_consumer_group_current_member_assignment import (
+from protocol.coordinator.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,

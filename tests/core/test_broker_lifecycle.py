@@ -24,9 +24,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.registry import build_record, parse_record
+from protocol.metadata.topics import PartitionRecord, TopicRecord
 from protocol.schema import Message
 from tests.core.fixed_random import Drawn
 

@@ -5,7 +5,7 @@ which client (KIP-13, KIP-55, KIP-219).
 import pytest
 
 from kraftsim.server.rules_quotas import ClientLimits, Limit, TokenBucket, WindowedRate
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 
 KEY = "producer_byte_rate"
 

@@ -13,7 +13,7 @@ from kraftsim.server.controller import RequestQuotas
 from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.server.rules_quotas import IDLE_MS, TIDY_MIN, ExpiringMap, TokenBucket, WindowedRate
 from kraftsim.world.interface import Clock
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 
 
 def test_entries_unused_for_an_hour_are_removed() -> None:

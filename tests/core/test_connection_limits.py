@@ -12,7 +12,7 @@ from kraftsim.server.rules_quotas import (
     RejectedConnection,
     connection_settings,
 )
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 
 
 def limits(settings: ConnectionSettings | None = None, **ips: float) -> ConnectionLimits:

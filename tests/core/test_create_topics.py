@@ -24,11 +24,9 @@ from protocol.messages.k19_create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import ConfigRecord
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.registrations import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from protocol.metadata.settings import ConfigRecord
+from protocol.metadata.topics import PartitionRecord, TopicRecord
 from tests.core.fixed_random import Drawn
 
 ID = b"i" * 16

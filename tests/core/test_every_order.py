@@ -5,7 +5,7 @@ every-order` goes further.
 import pytest
 
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 from tests.core.every_order.allocation import Allocation
 from tests.core.every_order.election import Election
 from tests.core.every_order.search import Broken, after, search

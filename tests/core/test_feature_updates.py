@@ -14,8 +14,7 @@ from protocol.messages.k57_update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
 )
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m21_zk_migration_state import MIGRATION, ZkMigrationStateRecord
+from protocol.metadata.settings import MIGRATION, FeatureLevelRecord, ZkMigrationStateRecord
 from tests.core.registries import SUPPORTED, Cluster
 
 METADATA = "metadata.version"

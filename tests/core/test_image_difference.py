@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.topics import RemoveTopicRecord, TopicRecord
 from tests.core.test_snapshot import FIRST_TOPIC, SECOND_TOPIC, a_long_history, partition, replayed
 
 HISTORY = a_long_history(21)

@@ -25,19 +25,17 @@ from protocol.messages.k19_create_topics import (
 )
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m04_config import ConfigRecord
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
-from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
-from protocol.metadata.m24_end_transaction import EndTransactionRecord
-from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
+from protocol.metadata.controller import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
+from protocol.metadata.registrations import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from protocol.metadata.registry import build_record, parse_record, record_version
+from protocol.metadata.settings import ConfigRecord, FeatureLevelRecord
+from protocol.metadata.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
 from protocol.schema import Message
 from tests.core.fixed_random import Drawn
 

@@ -21,8 +21,13 @@ from kraftsim.migration.rules_driver import (
     Published,
     why_not_asked_ready,
 )
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
+from protocol.metadata.settings import (
+    MIGRATION,
+    NONE,
+    POST_MIGRATION,
+    PRE_MIGRATION,
+    FeatureLevelRecord,
+)
 from protocol.zookeeper.kafka_znodes import MigrationZnode
 
 S = DriverState

@@ -12,7 +12,7 @@ import pytest
 from kraftsim.migration import rules_driver as do
 from kraftsim.migration.events import MigrationDriverMoved, MigrationWaits
 from kraftsim.migration.rules_driver import Claim, MigrationDriver, Published
-from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
+from protocol.metadata.settings import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
 from protocol.zookeeper.kafka_znodes import MigrationZnode
 
 OWN = 3000

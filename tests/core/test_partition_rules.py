@@ -33,7 +33,7 @@ from kraftsim.metadata.rules_registrations import (
 from kraftsim.metadata.rules_topic_table import TopicTable, place_replicas
 from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.errors import ErrorCode
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.topics import PartitionChangeRecord
 
 HERE, NEW = b"here".rjust(16), b"new".rjust(16)
 LEVEL = MetadataLevel(21)

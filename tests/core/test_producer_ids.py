@@ -24,7 +24,7 @@ from kraftsim.producer_ids.rules_blocks import (
     block_text,
 )
 from protocol.errors import ErrorCode
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 from tools.claims.recording import Figures
 
 

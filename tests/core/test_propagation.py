@@ -20,13 +20,19 @@ from protocol.codec.message_codec import compiled
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.k05_stop_replica import StopReplicaRequest
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from protocol.metadata.m00_register_broker import BrokerEndpoint, RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
-from protocol.metadata.m02_topic import TopicRecord
-from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from protocol.metadata.m17_broker_registration_change import FENCE, BrokerRegistrationChangeRecord
+from protocol.metadata.registrations import (
+    FENCE,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from protocol.metadata.topics import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.schema import Message
 
 A, B = bytes([1] * 16), bytes([2] * 16)

@@ -30,8 +30,8 @@ from protocol.messages.k70_controller_registration import (
     Feature,
     Listener,
 )
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
+from protocol.metadata.security import UserScramCredentialRecord
+from protocol.metadata.topics import PartitionChangeRecord
 from tests.core.registries import Cluster
 
 INVALID = ErrorCode.INVALID_REQUEST

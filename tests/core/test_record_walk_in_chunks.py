@@ -11,7 +11,8 @@ import pytest
 from kraftsim.partitions.rules_append import why_records_do_not_add_up
 from protocol.records import compressed_blocks
 from protocol.records.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
-from protocol.records.compression import Compression, estimated_plain_bytes
+from protocol.records.compression import Compression
+from protocol.records.lazy_blocks import estimated_plain_bytes
 from protocol.records.record import Record
 
 GZIP_ATTRIBUTE = 22

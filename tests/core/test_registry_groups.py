@@ -11,9 +11,8 @@ from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_registries import Registries, quota_entity
 from kraftsim.zookeeper.rules_znodes import access_changes, acl_text
 from protocol.acls import AclPatternType, AclResourceType
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.metadata.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 
 RESOURCES = 5000
 SECONDS_MAX = 3.0

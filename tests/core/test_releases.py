@@ -11,7 +11,7 @@ from kraftsim.releases.catalogue import DEFAULT_RELEASE, release, releases
 from kraftsim.releases.release import WITHOUT_NUMBER, Release
 from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.settings import FeatureLevelRecord
 
 
 @pytest.mark.parametrize("known", releases(), ids=lambda known: known.name)

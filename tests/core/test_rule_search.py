@@ -22,7 +22,7 @@ from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclRe
 from protocol.errors import ErrorCode
 from protocol.messages.k30_create_acls import AclCreation
 from protocol.messages.k31_delete_acls import DeleteAclsFilter
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.security import AccessControlEntryRecord
 
 NAMES = ("a", "ab", "abc", "b", WILDCARD)
 PRINCIPALS = ("User:alice", "User:bob", "User:*")

@@ -22,9 +22,11 @@ from kraftsim.server.rules_authentication import (
 )
 from kraftsim.server.rules_authorization import Authorizer, Verdicts
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
-from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.metadata.security import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    UserScramCredentialRecord,
+)
 
 ALICE = Principal("User", "alice")
 READ, WRITE, DESCRIBE, ALL = (

@@ -42,7 +42,7 @@ from kraftsim.transactions.rules_state import (
     tombstone,
 )
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
-from protocol.coordinator.t00_transaction_log import TransactionLogValue
+from protocol.coordinator.transactions import TransactionLogValue
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record

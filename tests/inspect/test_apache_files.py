@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftsim.cli.main import kraftsim
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 from protocol.metadata.registry import build_record
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 from protocol.records.batches import build_batch
 from protocol.records.compression import Compression
 from protocol.records.control_records import (

@@ -21,7 +21,7 @@ from protocol.schema import Message, declaration_of
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize tests with all declared messages."""
-    from protocol.drift.comparison import declared_messages
+    from tools.drift.comparison import declared_messages
 
     if "message_class" in metafunc.fixturenames:
         classes = declared_messages()

@@ -5,10 +5,10 @@ import pytest
 from kraftsim.inspect.lone import Hint, dissect_lone
 from kraftsim.inspect.parts import DecodeTrouble, Part, walk
 from kraftsim.inspect.records import dissect_batches
-from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record as build_coordinator_record
-from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.registry import build_record
+from protocol.metadata.topics import TopicRecord
 from protocol.records.batches import CRC, build_batch, split_batches
 from protocol.records.compression import Compression
 from protocol.records.control_records import build_leader_change, build_transaction_marker

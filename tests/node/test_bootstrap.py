@@ -15,10 +15,9 @@ from kraftsim.server.identity import ForeignDirectory
 from kraftsim.server.parts import Parts
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
-from protocol.metadata.m04_config import ConfigRecord
-from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record, parse_record
+from protocol.metadata.security import UserScramCredentialRecord
+from protocol.metadata.settings import ConfigRecord, FeatureLevelRecord
 from protocol.records.batches import split_batches
 from protocol.schema import Message
 from protocol.storage.meta_properties import parse_meta_properties

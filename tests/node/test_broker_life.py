@@ -22,7 +22,7 @@ from kraftsim.server.lifecycle import RegistrationTimedOut
 from kraftsim.world.simulated import FileClass, Simulation
 from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
 from protocol.errors import ErrorCode
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.registrations import RegisterBrokerRecord
 from protocol.records.batches import split_batches
 from protocol.storage.clean_shutdown import parse_clean_shutdown
 from tests.node.brokers import (

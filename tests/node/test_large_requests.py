@@ -33,6 +33,7 @@ from kraftsim.world.simulated.host import current_process
 from kraftsim.world.simulated.loop import VirtualLoop
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.api_keys import ApiKey
+from protocol.codec.tree import fields_of
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.schema import Message, declaration_of
@@ -110,7 +111,7 @@ def counted(value: Any) -> Any:
         and not isinstance(value, bytes | memoryview | bool)
         and value is not None
     ):
-        for field in declaration_of(type(value)).fields:
+        for field in fields_of(declaration_of(type(value))):
             replaced = counted(getattr(value, field.name))
             if replaced is not getattr(value, field.name):
                 setattr(value, field.name, replaced)

@@ -33,7 +33,7 @@ from protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
-from protocol.metadata.m04_config import BROKER_RESOURCE
+from protocol.metadata.settings import BROKER_RESOURCE
 from protocol.records.batches import split_batches
 from tests.node.broken_disk import BreakableDisk
 from tests.node.brokers import Client, Cluster, batch, running_cluster

@@ -16,7 +16,7 @@ from kraftsim.metadata.rules_partitions import TopicDefaults
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 from protocol.records.batches import RecordBatch
 
 FIRST = 5

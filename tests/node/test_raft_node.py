@@ -22,7 +22,7 @@ from kraftsim.raft.waiting_fetches import WaitingFetches
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated import Simulation
 from protocol.messages import k01_fetch as fetch
-from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.controller import NoOpRecord
 from protocol.metadata.registry import build_record
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record

@@ -14,7 +14,7 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
+from protocol.metadata.settings import BROKER_RESOURCE, TOPIC_RESOURCE
 from tests.node.brokers import Client, Cluster, batch, running_cluster
 
 BATCH_BYTES = 50_000

@@ -23,6 +23,7 @@ from kraftsim.server.broker import Broker
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.slices import LARGE_REQUEST_BYTES
 from kraftsim.transactions.rules_state import ONGOING, TransactionEntry, TransactionFacts
+from protocol.codec.tree import fields_of
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -30,7 +31,7 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.settings import ClientQuotaRecord, EntityData
 from protocol.requests import request_chunks
 from protocol.schema import Message, declaration_of
 from tests.node.brokers import Client, Cluster, running_cluster
@@ -149,7 +150,7 @@ def repeated(request: LargeRequest, count: int, *, of_all: bool) -> Message:
         at = inner[0] if isinstance(inner, list) else inner
     (entry,) = getattr(at, last)
     if of_all and hasattr(type(entry), "__declaration__"):
-        for field in declaration_of(type(entry)).fields:
+        for field in fields_of(declaration_of(type(entry))):
             if request.version in field.nullable:
                 setattr(entry, field.name, None)
             elif field.default == NOT_SAID:

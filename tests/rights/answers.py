@@ -29,6 +29,7 @@ from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import ArrayOf, StructureOf
+from protocol.codec.tree import fields_of
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -221,7 +222,7 @@ class RetryingClient:
 
 
 def _words(path: str, answer: Message, version: int) -> Iterator[str]:
-    for field in declaration_of(type(answer)).fields:
+    for field in fields_of(declaration_of(type(answer))):
         value = getattr(answer, field.name)
         if version not in field.versions or field.name in PER_NODE:
             continue

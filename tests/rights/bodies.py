@@ -13,6 +13,7 @@ from kraftsim.conformance.peer import request_bytes
 from protocol.acls import AclOperation, AclPermissionType, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
+from protocol.codec.tree import fields_of
 from protocol.config_resources import ConfigResourceType
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k50_describe_user_scram_credentials import UserName
@@ -70,7 +71,7 @@ def variants(key: ApiKey, version: int, things: Resources) -> Iterator[tuple[str
 
 def _filled(cls: type, version: int, key: ApiKey, things: Resources) -> Message:
     made, declaration = cls(), declaration_of(cls)
-    for field in declaration.fields:
+    for field in fields_of(declaration):
         if version not in field.versions:
             continue
         by_name = _by_name(declaration, field.name, version, key, things)
@@ -99,7 +100,7 @@ def _by_name(
     topic = METADATA_TOPIC if key in OF_RAFT else things.topic
     has_name = any(
         other.name in ("name", "topic") and version in other.versions
-        for other in declaration.fields
+        for other in fields_of(declaration)
     )
     values: dict[str, object] = {
         "topic": topic,

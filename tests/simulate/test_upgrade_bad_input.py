@@ -19,8 +19,8 @@ from kraftsim.server.events import NodeFailed
 from kraftsim.server.events_connections import RequestRefused
 from kraftsim.world.simulated.inode import Inode
 from protocol.errors import ErrorCode
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
+from protocol.metadata.settings import FeatureLevelRecord
 from protocol.storage.metadata_snapshot import build_metadata_snapshot
 from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.drift.comparison import declared_messages
+from tools.drift.comparison import declared_messages
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

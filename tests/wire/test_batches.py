@@ -30,7 +30,8 @@ from protocol.records.malformed_batches import (
     UndecodableRecords,
     UnsupportedMagic,
 )
-from protocol.records.record import Record, build_varint, read_varint
+from protocol.records.record import Record
+from protocol.records.record_codec import build_varint, read_varint
 
 GOLDEN = Path(__file__).parent / "kafka_3_9_1" / "golden-0"
 TIME = 1_700_000_000_000

@@ -13,8 +13,9 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, TimestampType, split_batches
-from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import Compression
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
+from protocol.records.lazy_blocks import compress, decompress
 from protocol.records.lz4_frames import HEADER, WRONG_HEADER, xxh32_of_few
 from protocol.records.malformed_batches import (
     MalformedBatch,

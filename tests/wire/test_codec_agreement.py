@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from protocol.codec.interpreted import MessageConstruct
 from protocol.codec.message_codec import DISAGREEMENT, CompiledMessage, compiled, construct_of
 from protocol.codec.tree import layout_of
-from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from tests.wire.hostile_bytes import (
@@ -24,6 +23,7 @@ from tests.wire.hostile_bytes import (
     random_source,
     short_frame,
 )
+from tools.drift.comparison import declared_messages
 
 EXAMPLES_PER_VERSION = 8
 FRAME_SIZE_MAX = 400

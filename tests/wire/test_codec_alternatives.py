@@ -16,10 +16,10 @@ import pytest
 
 from protocol.codec.declaration import ArrayOf, Primitive, StructureOf, snake_case
 from protocol.codec.message_codec import compiled
-from protocol.codec.tree import layout_of
-from protocol.drift.comparison import declared_messages
+from protocol.codec.tree import fields_of, layout_of
 from protocol.examples import example
 from protocol.schema import declaration_of
+from tools.drift.comparison import declared_messages
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")
@@ -66,7 +66,7 @@ def test_other_libraries_build_the_same_bytes(cls: type) -> None:
 
 def _simplified(message: Any, *, error_code: int) -> None:
     """Replace values for which kio has narrower types: error codes, timestamps and durations."""
-    for field in declaration_of(type(message)).fields:
+    for field in fields_of(declaration_of(type(message))):
         value = getattr(message, field.name)
         match field.type:
             case StructureOf(structure) if value is not None and value != structure():

@@ -13,7 +13,6 @@ from protocol.codec.interpreted import MessageConstruct
 from protocol.codec.message_codec import DISAGREEMENT, CompiledMessage
 from protocol.codec.sweeps import READERS_MAX, SEEN_MAX, Shapes, read_none
 from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
-from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import (
@@ -28,6 +27,7 @@ from protocol.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from protocol.schema import Message, declaration_of
+from tools.drift.comparison import declared_messages
 
 FRAME_SIZE_MAX = 600
 
@@ -93,8 +93,8 @@ def test_learned_shapes_do_not_change_results(learnable: type) -> None:
     versions = declaration_of(learnable).versions
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
         randrange = Random(f"{learnable.__name__} {version}").randrange
-        reference = MessageConstruct(layout_of(learnable, version))
         fused = CompiledMessage[object](learnable, version)
+        reference = MessageConstruct(layout_of(learnable, version), fused)
         for _ in range(6):
             message = example(reference.layout, randrange)
             _repeat_first(message, reference.layout, 1 + randrange(4))

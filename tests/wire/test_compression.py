@@ -9,7 +9,8 @@ import cramjam
 import pytest
 
 from protocol.records.compressed_blocks import XERIAL_HEADER
-from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import Compression
+from protocol.records.lazy_blocks import compress, decompress
 from protocol.records.lz4_frames import HEADER as LZ4_FRAME_HEADER
 from protocol.records.lz4_frames import with_right_checksum
 from protocol.records.malformed_batches import UndecodableRecords

@@ -14,7 +14,7 @@ from protocol.codec import choice
 from protocol.codec.declaration import declaration_of
 from protocol.codec.fixed import FixedLayout, InterpretedFixed, fixed
 from protocol.codec.message_codec import compiled
-from protocol.codec.tree import plain_layout_of
+from protocol.codec.tree import fields_of, plain_layout_of
 from protocol.lease_pid import stored
 from protocol.malformed import MalformedMessage
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -23,7 +23,8 @@ from protocol.records.batches import BatchHeader, RecordBatch, build_batch
 from protocol.records.constructs import OLD_MESSAGE, RECORD
 from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.message_sets import build_message_set, split_any_batches
-from protocol.records.record import Record, build_records, read_records
+from protocol.records.record import Record
+from protocol.records.record_codec import build_records, read_records
 from protocol.requests import (
     decode_request,
     decode_response,
@@ -217,7 +218,7 @@ def test_frames_are_the_same_in_both_forms(version: int, interpreted: Callable[[
 
 def test_a_declared_field_is_a_construct_of_all_versions() -> None:
     declaration = declaration_of(InitProducerIdRequest)
-    fields = {field.name: field for field in declaration.fields}
+    fields = {field.name: field for field in fields_of(declaration)}
     for version, content in ((1, b"\x00\x01t"), (2, b"\x02t")):
         assert (
             fields["transactional_id"].parse(

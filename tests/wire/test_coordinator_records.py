@@ -4,7 +4,7 @@ at which a reader must stop.
 
 import pytest
 
-from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import (
     CoordinatorTopic,
     build_record,
@@ -13,8 +13,8 @@ from protocol.coordinator.registry import (
     record_classes,
     value_version,
 )
-from protocol.coordinator.s00_share_snapshot import ShareSnapshotKey
-from protocol.coordinator.t00_transaction_log import (
+from protocol.coordinator.share_states import ShareSnapshotKey
+from protocol.coordinator.transactions import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
@@ -22,7 +22,7 @@ from protocol.coordinator.t00_transaction_log import (
 from protocol.malformed import MalformedMessage
 from protocol.metadata import registry as metadata
 from protocol.remote_log import registry as remote_log
-from protocol.remote_log.r01_remote_log_segment_metadata_update import (
+from protocol.remote_log.records import (
     RemoteLogSegmentMetadataUpdateRecord,
 )
 from protocol.schema import declaration_of

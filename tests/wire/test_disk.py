@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
+from protocol.metadata.settings import FeatureLevelRecord
 from protocol.records.batches import split_batches
 from protocol.storage.checkpoints import (
     EpochStart,

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from protocol.codec.declaration import NO_VERSIONS, Declaration, Kind, VersionRange
-from protocol.drift.comparison import drifts, kafkas_messages, undeclared
-from protocol.drift.definitions import Definition, parse_definition
-from protocol.drift.exceptions import (
+from protocol.schema import declaration_of
+from tools.drift.comparison import drifts, kafkas_messages, undeclared
+from tools.drift.definitions import Definition, parse_definition
+from tools.drift.exceptions import (
     ALLOWED,
     NOT_COMPARED,
     NOT_DECLARED,
     RENAMED,
     VERSIONS_LEFT_OUT,
 )
-from protocol.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts
-from protocol.drift.former_names import FORMER_NAMES, in_current_names, under_present_names
-from protocol.drift.jars import RELEASES, download, missing_jars
-from protocol.drift.layouts import declared_layout, defined_layout
-from protocol.drift.scaffold import scaffold
-from protocol.schema import declaration_of
+from tools.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts
+from tools.drift.former_names import FORMER_NAMES, in_current_names, under_present_names
+from tools.drift.jars import RELEASES, download, missing_jars
+from tools.drift.layouts import declared_layout, defined_layout
+from tools.drift.scaffold import scaffold
 
 FILE = Path(__file__).parent / "definitions.json"
 
@@ -222,7 +222,7 @@ def test_a_definition_with_comments_is_read() -> None:
 
 @pytest.mark.interop
 def test_recorded_definitions_match_the_jars() -> None:
-    """`python -m protocol.drift extract tests/wire/definitions.json` would change nothing."""
+    """`python -m tools.drift extract tests/wire/definitions.json` would change nothing."""
     if missing_jars() and shutil.which("mvn") is None:
         pytest.skip(
             "the jars of Apache Kafka are not in the local Maven repository, and there is no mvn "

@@ -13,7 +13,7 @@ import pytest
 
 from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.settings import FeatureLevelRecord
 from tools.fuzz import guard as guard_module
 from tools.fuzz.every_byte import Check, changed
 from tools.fuzz.guard import Guard

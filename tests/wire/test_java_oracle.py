@@ -26,12 +26,6 @@ from protocol.coordinator.registry import (
     parse_record,
     record_classes,
 )
-from protocol.drift.comparison import declared_messages
-from protocol.drift.exceptions import NOT_COMPARED, NOT_DECLARED
-from protocol.drift.facts import Facts, Shape, load_facts
-from protocol.drift.former_names import FORMER_NAMES
-from protocol.drift.jars import ARTIFACTS, download, jar_path
-from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_to_json
@@ -41,6 +35,12 @@ from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import build_version_prefixed
 from tests.apache_kafka.class_path import Missing, class_path, java
 from tests.wire.hostile_bytes import random_source, short_frame
+from tools.drift.comparison import declared_messages
+from tools.drift.exceptions import NOT_COMPARED, NOT_DECLARED
+from tools.drift.facts import Facts, Shape, load_facts
+from tools.drift.former_names import FORMER_NAMES
+from tools.drift.jars import ARTIFACTS, download, jar_path
+from tools.drift.layouts import declared_layout, defined_layout
 
 HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10

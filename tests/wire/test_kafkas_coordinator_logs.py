@@ -16,14 +16,14 @@ from protocol.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from protocol.coordinator.g02_group_metadata import GroupMetadataValue
+from protocol.coordinator.consumer_groups import GroupMetadataValue
 from protocol.coordinator.registry import (
     CoordinatorTopic,
     build_record,
     parse_record,
     value_version,
 )
-from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.records.batches import split_batches
 from protocol.schema import Message
 from protocol.version_prefixed import prefixed_version

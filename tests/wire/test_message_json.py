@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.codec.tree import layout_of
-from protocol.coordinator.t00_transaction_log import PartitionsSchema, TransactionLogValue
+from protocol.coordinator.transactions import PartitionsSchema, TransactionLogValue
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_from_json, message_to_json

@@ -32,11 +32,10 @@ from protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from protocol.metadata.m05_partition_change import PartitionChangeRecord
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.controller import NoOpRecord, ProducerIdsRecord
 from protocol.metadata.registry import build_record, declared_records, parse_record, record_version
+from protocol.metadata.settings import FeatureLevelRecord
+from protocol.metadata.topics import PartitionChangeRecord
 from protocol.records.batches import split_batches
 from protocol.schema import Message, declaration_of
 

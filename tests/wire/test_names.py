@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from protocol.api_keys import ApiKey
-from protocol.drift.jars import download, jar_path
 from protocol.errors import ErrorCode
 from tests.apache_kafka.class_path import Missing, class_path, java
+from tools.drift.jars import download, jar_path
 
 RELEASES = ("3.9.1", "4.4.0")
 LISTENERS = {"ZK_BROKER": "zkBroker", "BROKER": "broker", "CONTROLLER": "controller"}

@@ -15,7 +15,6 @@ from kio.serial import entity_reader, entity_writer
 from protocol.codec.declaration import snake_case
 from protocol.codec.message_codec import compiled
 from protocol.codec.tree import layout_of
-from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.records.batches import build_batch
 from protocol.records.compression import Compression
@@ -23,6 +22,7 @@ from protocol.records.control_records import SnapshotHeaderRecord
 from protocol.records.record import Record
 from protocol.schema import declaration_of
 from tests.apache_kafka.class_path import class_path, java
+from tools.drift.comparison import declared_messages
 
 HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10

@@ -13,6 +13,7 @@ from protocol.codec.declaration import (
     pascal_case,
     snake_case,
 )
+from protocol.codec.tree import fields_of
 from protocol.schema import (
     array,
     boolean,
@@ -178,10 +179,10 @@ def test_a_declaration_can_be_read_back() -> None:
         "2+",
         True,
     )
-    fields = {field.name: field for field in declaration.fields}
+    fields = {field.name: field for field in fields_of(declaration)}
     slots = vars(ThingsRequest)["__slots__"]
     assert list(fields) == [name for name in slots if name != "_tags"]
-    assert [field.kafka_type for field in declaration.fields[:4]] == [
+    assert [field.kafka_type for field in fields_of(declaration)[:4]] == [
         "string",
         "int32",
         "int64",
@@ -205,7 +206,7 @@ def test_a_declaration_can_be_read_back() -> None:
         str(fields[name].versions) for name in ("timeout_ms", "producer_id", "is_new", "token")
     ] == ["0-2", "3+", "1-3", "0+"]
     assert fields["token"].flexible == NO_VERSIONS and fields["name"].flexible is None
-    leader = declaration_of(Partition).fields[-1]
+    leader = fields_of(declaration_of(Partition))[-1]
     assert (leader.tag, str(leader.tagged), str(leader.versions), leader.ignorable) == (
         0,
         "2+",

@@ -12,7 +12,7 @@ from protocol.codec.declaration import (
     VersionRange,
     pascal_case,
 )
-from protocol.codec.tree import Field
+from protocol.codec.tree import Field, fields_of
 from protocol.schema import declaration_of
 
 HEADINGS: Final = "| field | type | versions | null | default | tag |\n|---|---|---|---|---|---|"
@@ -40,7 +40,7 @@ def field_table(cls: type) -> list[str]:
 
 def rows_of(declaration: Declaration, versions: VersionRange, path: str = "") -> Iterator[Row]:
     """Yield the fields in the order of the wire, with those of structures."""
-    for field in declaration.fields:
+    for field in fields_of(declaration):
         present = field.versions.intersection(versions)
         place = f"{path}{field.name}" + ("[]" if isinstance(field.type, ArrayOf) else "")
         yield Row(place, field, present)

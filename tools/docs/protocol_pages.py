@@ -16,8 +16,6 @@ from protocol.api_keys import ApiKey
 from protocol.codec.declaration import Declaration, pascal_case
 from protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.coordinator.registry import CoordinatorTopic, declared_types, record_classes
-from protocol.drift.facts import Facts, load_facts
-from protocol.drift.former_names import under_present_names
 from protocol.errors import ErrorCode
 from protocol.headers import (
     RequestHeader,
@@ -36,6 +34,8 @@ from protocol.storage.indexes import AbortedTransaction
 from protocol.storage.producer_snapshot import ProducerSnapshot
 from protocol.storage.quorum_state import QuorumState
 from tools.docs.protocol_fields import changes, field_table
+from tools.drift.facts import Facts, load_facts
+from tools.drift.former_names import under_present_names
 
 FACTS: Final = Path(__file__).parents[2] / "tests" / "wire" / "definitions.json"
 FOLDER: Final = "protocol"

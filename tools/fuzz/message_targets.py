@@ -12,7 +12,6 @@ from random import Random
 from protocol.api_keys import ApiKey
 from protocol.codec.message_codec import DISAGREEMENT, compiled, construct_of
 from protocol.codec.tree import layout_of
-from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.frames import BadFrameSize, FrameReader
 from protocol.malformed import MalformedMessage
@@ -27,6 +26,7 @@ from protocol.requests import (
     route_of,
 )
 from protocol.schema import Message, declaration_of
+from tools.drift.comparison import declared_messages
 
 FRAME_BYTES_MAX = 1 << 20
 COMPARED_BYTES_MAX = 2048

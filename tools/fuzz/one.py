@@ -155,7 +155,7 @@ def _instrumented(atheris: Any) -> Iterator[None]:
         return
     with atheris.instrument_imports(include=["protocol"]):
         from protocol.codec.message_codec import CompiledMessage
-        from protocol.drift.comparison import declared_messages
+        from tools.drift.comparison import declared_messages
 
         declared_messages()
         plain = CompiledMessage._generated

@@ -19,7 +19,7 @@ from protocol.records.batches import (
     TimestampType,
     build_batch,
 )
-from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import Compression
 from protocol.records.control_records import (
     ControlType,
     SnapshotHeaderRecord,
@@ -29,6 +29,7 @@ from protocol.records.control_records import (
     parse_control_record,
 )
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
+from protocol.records.lazy_blocks import compress, decompress
 from protocol.records.malformed_batches import MalformedBatch
 from protocol.records.message_sets import AnyBatch, OldMessage, split_any_batches
 from protocol.records.offset_assignment import LogFormat, assign_offsets

@@ -27,7 +27,7 @@ from kraftsim.conformance.probes.transaction_steps import MINUTE_MS, Identified
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.coordinator.registry import build_record
-from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,

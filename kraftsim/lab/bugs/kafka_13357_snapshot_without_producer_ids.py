@@ -10,7 +10,7 @@ ProducerIdsRecord.
 from kraftsim.lab.bugs.bug import Bug
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_registries import MetadataRecord
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 
 
 class WithoutProducerIds(MetadataImage):

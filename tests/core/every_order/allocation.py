@@ -22,7 +22,7 @@ from kraftsim.producer_ids.rules_block_clients import (
 )
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 
 SPENT_AT_ONCE = 500
 TICK_MS = 100

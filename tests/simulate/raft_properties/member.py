@@ -32,7 +32,7 @@ from kraftsim.server.listeners import Listeners
 from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.controller import ProducerIdsRecord
 from protocol.metadata.registry import build_record, parse_record
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record

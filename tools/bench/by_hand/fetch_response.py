@@ -3,7 +3,7 @@
 from struct import Struct
 from struct import error as struct_error
 
-from protocol.codec.message_class import shared_default
+from protocol.codec.shared_defaults import shared_default
 from protocol.codec.slow import longer_varint, tag_spans, varint, write_tags
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import (
