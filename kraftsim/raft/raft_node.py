@@ -75,7 +75,7 @@ from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.server.events import DiskFailed
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.shell import NodeShell
-from kraftsim.server.signal import Signal
+from kraftsim.server.tasks import Signal
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.records.batches import RecordBatch, split_batches

@@ -11,6 +11,7 @@ import pytest
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.raft import rules_log as do
 from kraftsim.raft.metadata_store import MetadataStore
+from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import static_voters
 from kraftsim.raft.raft_node import APPLY_BYTES, RaftNode
 from kraftsim.raft.rules_following import on_fetch_response
@@ -18,7 +19,6 @@ from kraftsim.raft.rules_log import Address, RaftSettings, SnapshotId, VoterNode
 from kraftsim.raft.rules_messages import fetch_request
 from kraftsim.raft.snapshot_files import DIRECTORY, path_of
 from kraftsim.raft.snapshotting import Snapshotting
-from kraftsim.raft.waiting_fetches import WaitingFetches
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated import Simulation
 from protocol.messages import k01_fetch as fetch

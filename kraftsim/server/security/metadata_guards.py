@@ -8,8 +8,7 @@ import copy
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.requested_topics import looked_up, why_refused
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import AskedRights, split
+from kraftsim.server.security.rights import AskedRights, GuardedBroker, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (

@@ -14,8 +14,11 @@ from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from kraftsim.server.slices import Slices
 from kraftsim.transactions.rules_state import TopicPartition
-from kraftsim.transactions.transaction_coordinator import TransactionsBroker
-from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
+from kraftsim.transactions.transaction_coordinator import (
+    TransactionsBroker,
+    emit_refusal,
+    error_in_version,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (
