@@ -12,7 +12,8 @@ from typing import Final
 
 from kraftsim.metadata.events import MetadataApplied
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
-from kraftsim.raft.rules_log import SnapshotId, VoterNode
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import VoterNode
 from kraftsim.world.interface import World
 from protocol.metadata.registry import parse_record
 from protocol.records.batches import RecordBatch

@@ -19,7 +19,7 @@ from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import VoterNode
+from kraftsim.raft.rules_voters import VoterNode
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel

@@ -43,5 +43,5 @@ removes what an older peer lacks. kraft.version 0 has its voters in the configur
 a quorum becomes dynamic when it is formatted.
 
 Read `rules_roles`, `rules_quorum`, `rules_elections`, `rules_leading`, `rules_following`, then
-`rules_log` for the effects and `raft_node` for their execution.
+`rules_effects` and `raft_node` for their execution.
 """

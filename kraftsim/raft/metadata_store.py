@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from kraftsim.partitions.log import FlushedRecordsMissing, PartitionLog
 from kraftsim.partitions.rules_log import LeaderEpochs, SegmentSettings
 from kraftsim.raft.events import MetadataWritten, QuorumStateStored, SnapshotFetched
-from kraftsim.raft.rules_log import (
-    FORMAT_SNAPSHOT,
-    RaftLog,
-    SnapshotId,
-    VoterHistory,
-    VoterSet,
-    voter_set_of,
-)
+from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
+from kraftsim.raft.rules_voters import VoterHistory, VoterSet, voter_set_of
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError

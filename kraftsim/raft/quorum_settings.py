@@ -4,14 +4,8 @@ formatting of the metadata directory, where the properties name the initial vote
 Source: org.apache.kafka.raft.QuorumConfig.
 """
 
-from kraftsim.raft.rules_log import (
-    Address,
-    RaftSettings,
-    ReplicaKey,
-    VoterNode,
-    VoterSet,
-    static_voter_set,
-)
+from kraftsim.raft.rules_settings import RaftSettings
+from kraftsim.raft.rules_voters import Address, ReplicaKey, VoterNode, VoterSet, static_voter_set
 from kraftsim.raft.snapshot_files import write_format_snapshot
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError

@@ -12,18 +12,11 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from kraftsim.raft.events import LaterEpochAnswered, OtherClusterAnswered
-from kraftsim.raft.rules_log import (
-    MAX_FETCH_WAIT_MS,
-    Address,
-    DivergingEpoch,
-    Endpoints,
-    LogEnd,
-    ReplicaKey,
-    SnapshotId,
-    VoterNode,
-)
+from kraftsim.raft.rules_log import DivergingEpoch, LogEnd, SnapshotId
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_roles import SnapshotFetch
+from kraftsim.raft.rules_settings import MAX_FETCH_WAIT_MS
+from kraftsim.raft.rules_voters import Address, Endpoints, ReplicaKey, VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k52_vote as vote

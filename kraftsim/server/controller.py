@@ -37,7 +37,8 @@ from kraftsim.producer_ids.controller import BlockLimits
 from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import format_if_new, raft_settings
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED

@@ -31,7 +31,7 @@ from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.producer_ids.zookeeper import ControllerBlocks, ZnodeBlocks
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer, Deferred, Failed
 from kraftsim.server.config import NodeConfig

@@ -17,7 +17,7 @@ from kraftsim.metadata.rules_versions import FEATURE, KRAFT_VERSION
 from kraftsim.migration.events import MetadataCopyForgotten
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address, VoterNode
+from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.server.controller_channel import ActiveController
 from kraftsim.server.identity import METADATA_DIRECTORY, metadata_world
 from kraftsim.server.lifecycle import Lifecycle

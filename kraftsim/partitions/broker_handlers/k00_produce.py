@@ -10,7 +10,7 @@ ProduceRequest.validateRecords, KIP-951; error codes verified against Apache Kaf
 from typing import Protocol, cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.metadata.internal_topics import ADMIN_CLIENT_ID, is_internal
+from kraftsim.metadata.rules_topic_names import ADMIN_CLIENT_ID, is_internal
 from kraftsim.partitions.events import ProduceRefused
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey

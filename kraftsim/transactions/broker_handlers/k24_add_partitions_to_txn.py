@@ -9,7 +9,7 @@ Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTx
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kraftsim.metadata.internal_topics import is_internal
+from kraftsim.metadata.rules_topic_names import is_internal
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from kraftsim.server.slices import Slices

@@ -6,7 +6,7 @@ Source: KIP-98, KIP-588; kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
 from typing import Final, Protocol
 
 from kraftsim.groups.group_coordinator import GroupsBroker
-from kraftsim.metadata.internal_topics import GROUP_METADATA
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.server.call import Call, Deferred, Handler
 from kraftsim.server.serving_broker import RunningBroker
 from kraftsim.transactions.transaction_coordinator import (

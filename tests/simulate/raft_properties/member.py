@@ -21,7 +21,8 @@ from kraftsim.raft.controller_handlers import (
 from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import raft_settings
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.server.call import Handler
 from kraftsim.server.config import NodeConfig
