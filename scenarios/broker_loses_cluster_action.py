@@ -19,7 +19,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, Scena
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.workloads.phases import under_faults
-from kraftsim.lab.workloads.writing import write_lines
+from kraftsim.lab.workloads.under_load import write_lines
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

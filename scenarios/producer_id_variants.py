@@ -18,7 +18,7 @@ from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
-from kraftsim.lab.workloads.writing import write_lines
+from kraftsim.lab.workloads.under_load import write_lines
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.awaited_ids import (
+from kraftsim.lab.workloads.replication_workload import SETTINGS
+from kraftsim.lab.workloads.under_load import (
+    PROVEN,
     RETRIED_ERRORS,
     answer_without_ids,
     retry_as_before,
     waits_for_ids,
 )
-from kraftsim.lab.workloads.replication_workload import SETTINGS
-from kraftsim.lab.workloads.under_load import PROVEN
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, Traffic, Upgrade, zookeeper_lines
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kraftsim.analysis import document
-from kraftsim.analysis.analysis import Analysis
+from kraftsim.analysis.analysis import Analysis, RunFacts, read_run_facts
 from kraftsim.analysis.ingest import IngestResult, ingested
-from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.transaction_chapter import TransactionChapter, find_chapter, has_transactions
 from kraftsim.analysis.upgrade_chapter import find_upgrade

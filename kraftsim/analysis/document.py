@@ -7,9 +7,8 @@ from typing import NotRequired, TypedDict
 
 import msgspec
 
-from kraftsim.analysis.analysis import Analysis
+from kraftsim.analysis.analysis import Analysis, RunFacts
 from kraftsim.analysis.ingest import IngestResult
-from kraftsim.analysis.run_facts import RunFacts
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
 from kraftsim.analysis.witnesses import Witness

@@ -24,7 +24,7 @@ from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
 from kraftsim.analysis.transaction_tables import chapter_html
-from kraftsim.analysis.upgrade_tables import upgrade_html
+from kraftsim.analysis.upgrade_chapter import upgrade_html
 from kraftsim.analysis.witnesses import printable
 from kraftsim.invariants.verdict import Outcome, Verdict
 from protocol.api_keys import ApiKey

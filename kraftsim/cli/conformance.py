@@ -89,7 +89,7 @@ def conformance(
     Each requirement has a source and is checked over plain sockets; Apache Kafka meets all of them.
     They write to the cluster: use a test cluster.
     """
-    from kraftsim.conformance.selection import all_requirements
+    from kraftsim.conformance.requirement import all_requirements
 
     release = _known_line(release) if release else ""
     try:

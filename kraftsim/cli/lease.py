@@ -101,7 +101,7 @@ def lease(
 
 def _world(node: str, data: Path, started_ns: int) -> "RealWorld":
     from kraftsim.cluster.launch import EVENTS_BESIDE_DATA
-    from kraftsim.world.real.event_files import next_incarnation
+    from kraftsim.world.real.event_file import next_incarnation
     from kraftsim.world.real.world import real_world
 
     events = data.parent / EVENTS_BESIDE_DATA
@@ -122,7 +122,7 @@ async def _serve(
 ) -> None:
     import asyncio
 
-    from kraftsim.cluster.directory_lock import locked
+    from kraftsim.cluster.directories import locked
     from kraftsim.lease_pid.server import LeaseServer
 
     node = f"lease-{settings.broker_id}"

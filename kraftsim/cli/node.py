@@ -111,7 +111,7 @@ def run_node(config: "NodeConfig", started_ns: int) -> None:
 
 
 async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "asyncio.Event") -> None:
-    from kraftsim.cluster.directory_lock import locked
+    from kraftsim.cluster.directories import locked
     from kraftsim.cluster.launch import parts_of
 
     parts = parts_of(config)
@@ -130,7 +130,7 @@ async def _hold(
     from kraftsim.cluster.launch import build_node, real_world_of
     from kraftsim.server.events import NodeFailed
     from kraftsim.server.settings_in_effect import keys_without_effect
-    from kraftsim.server.unhandled_errors import report_unhandled_errors
+    from kraftsim.server.tasks import report_unhandled_errors
 
     world = real_world_of(config, started_ns)
     mistakes: list[Exception] = []

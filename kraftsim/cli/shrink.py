@@ -100,8 +100,8 @@ def shrink(
     it found one, 3 if the run does not fail.
     """
     from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.explore.description import keep
     from kraftsim.lab.explore.shrink import shrink as shrink_run
-    from kraftsim.lab.explore.shrunken_run import keep
 
     if (run is None) == (name is None):
         raise Failure("give a run: a FILE or directory, or --scenario and --seed")

@@ -69,7 +69,7 @@ async def _until_stopped(
 ) -> None:
     import asyncio
 
-    from kraftsim.cluster.directory_lock import locked
+    from kraftsim.cluster.directories import locked
     from kraftsim.cluster.launch import real_world_of
     from kraftsim.zookeeper.server import ZookeeperServer
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.server.outbound import (
     CONNECT_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
@@ -16,8 +17,14 @@ from kraftsim.server.outbound import (
     PeerConnection,
 )
 from kraftsim.world.interface import World
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 RECONNECT_BACKOFF_MS = 50
 """Kafka's reconnect.backoff.ms."""
@@ -149,3 +156,41 @@ def error_of(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# --------------------------------------------------------------------------------------------------
+# Finds coordinators
+#
+# Source: org.apache.kafka.clients.consumer.internals.CoordinatorRequestManager, KIP-699 (several
+# keys a request).
+
+FIRST_WITH_TYPE = 1
+FIRST_WITH_KEYS = 4
+
+
+async def find_coordinator(
+    connections: ClusterConnections, kind: CoordinatorKind, key: str
+) -> int | ErrorCode:
+    """Return the id of the coordinator of a key, or the error. Raises OSError.
+
+    The coordinator's address is added to the known brokers.
+    """
+    connection = await connections.to_any()
+    version = connection.version_for(ApiKey.FIND_COORDINATOR)
+    request = FindCoordinatorRequest()
+    if version >= FIRST_WITH_TYPE:
+        request.key_type = kind.value
+    if version >= FIRST_WITH_KEYS:
+        request.coordinator_keys = [key]
+    else:
+        request.key = key
+    answer = await connection.request(request, api_version=version)
+    assert isinstance(answer, FindCoordinatorResponse), "the response of FindCoordinator"
+    found: FindCoordinatorResponse | Coordinator = (
+        answer.coordinators[0] if version >= FIRST_WITH_KEYS else answer
+    )
+    error = error_of(found.error_code)
+    if error is not ErrorCode.NONE:
+        return error
+    connections.learn(found.node_id, (found.host, found.port))
+    return found.node_id

@@ -10,7 +10,7 @@ Source: KIP-447 (its open alternative), the document of its design.
 
 import asyncio
 
-from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.cluster_connections import find_coordinator
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.clients.group_offsets import fetch_offsets
 from kraftsim.clients.reader import ReadRecord

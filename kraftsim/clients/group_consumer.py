@@ -10,8 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from kraftsim.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
-from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.cluster_connections import (
+    Address,
+    ClientIdentity,
+    ClusterConnections,
+    find_coordinator,
+)
 from kraftsim.clients.events import ClientStarted, ClientStopped, RecordRead
 from kraftsim.clients.events_transactions import (
     MembershipLost,

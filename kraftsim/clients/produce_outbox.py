@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kraftsim.clients.cluster_connections import ClusterConnections, error_of
+from kraftsim.clients.events import RecordAcknowledged, RecordReportedDuplicate
 from kraftsim.clients.rules_producer_steps import (
     MetadataArrived,
     MetadataLost,
@@ -16,11 +17,13 @@ from kraftsim.clients.rules_producer_steps import (
     PartitionAnswer,
     ProduceAnswered,
     ProduceLost,
+    RecordDelivered,
     SendProduce,
     TopicPartition,
 )
 from kraftsim.server.outbound import NoCommonVersion, PeerConnection
 from kraftsim.server.tasks import NodeTasks
+from kraftsim.world.interface import World
 from protocol.announced_window import announced_window
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import (
@@ -211,3 +214,38 @@ def _partition_answers(response: ProduceResponse) -> tuple[PartitionAnswer, ...]
         for topic in response.responses
         for partition in topic.partition_responses
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# The events of an acknowledged record
+#
+# Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch.
+
+
+def emit_delivered(world: World, client_id: str, delivered: RecordDelivered) -> None:
+    """Emit that a record was acknowledged, preceded by the sequence number of its batch if that was
+    a duplicate.
+    """
+    record = delivered.record
+    topic, partition = record.where
+    if delivered.duplicate_of is not None:
+        producer_id, producer_epoch = delivered.duplicate_of
+        world.emit(
+            RecordReportedDuplicate(
+                client_id=client_id,
+                topic=topic,
+                partition=partition,
+                record_key=record.key,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=delivered.base_sequence,
+            )
+        )
+    acknowledged = RecordAcknowledged(
+        client_id=client_id,
+        topic=topic,
+        partition=partition,
+        record_key=record.key,
+        offset=delivered.offset,
+    )
+    world.emit(acknowledged)

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import assert_never
 
-from kraftsim.clients.acknowledgements import emit_delivered
 from kraftsim.clients.cluster_connections import (
     Address,
     ClientIdentity,
@@ -22,7 +21,7 @@ from kraftsim.clients.events import (
     RecordFailed,
     RecordSent,
 )
-from kraftsim.clients.produce_outbox import ProduceOutbox, leaders_of
+from kraftsim.clients.produce_outbox import ProduceOutbox, emit_delivered, leaders_of
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,

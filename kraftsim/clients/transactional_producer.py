@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from kraftsim.clients.acknowledgements import emit_delivered
-from kraftsim.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
-from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.cluster_connections import (
+    Address,
+    ClientIdentity,
+    ClusterConnections,
+    find_coordinator,
+)
 from kraftsim.clients.events import (
     ClientInitialized,
     ClientStarted,
@@ -27,7 +30,7 @@ from kraftsim.clients.events_transactions import (
     TransactionOffsetAccepted,
     TransactionOffsetSent,
 )
-from kraftsim.clients.produce_outbox import ProduceOutbox, leaders_of
+from kraftsim.clients.produce_outbox import ProduceOutbox, emit_delivered, leaders_of
 from kraftsim.clients.producer import LIBRARY
 from kraftsim.clients.producer_requests import (
     answered,

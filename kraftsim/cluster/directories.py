@@ -1,6 +1,6 @@
-"""The directory layout of a run.
+"""The directory layout of a run, the lock of a data directory, and `cluster.json`.
 
-It is the same in all modes, so that ingest, analysis and report need not know the mode.
+The layout is the same in all modes, so that ingest, analysis and report need not know the mode.
 
 OUT/run.json                what ran
 OUT/replay.json             all inputs of the run, for `kraftsim replay`
@@ -10,8 +10,17 @@ OUT/logs/NODE.log           the log of the process for humans
 OUT/config/NODE.properties  what the process was started with
 """
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kraftsim.cluster.private import write_private
+from kraftsim.server.config_keys import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +65,78 @@ class RunDirectory:
             self.root / "config",
         ):
             directory.mkdir(parents=True, exist_ok=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# A lock that allows one process per data directory: two processes that append to the same log
+# would corrupt it unnoticed
+#
+# The operating system releases the lock when the process ends, so that a kill -9 leaves nothing
+# to clean up, and a locked directory has a running process.
+# Source: org.apache.kafka.server.util.FileLock, LogManager.lockLogDirs.
+
+LOCK_FILE: Final = ".lock"
+
+
+class DirectoryInUse(ConfigError):
+    """Another process has the data directory."""
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold a data directory for as long as the block runs.
+
+    Raises DirectoryInUse, or OSError for a directory that cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK_FILE).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as taken:
+            raise DirectoryInUse(f"{directory} is in use by another process") from taken
+        yield
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process holds the lock of a data directory."""
+    if not (directory / LOCK_FILE).exists():
+        return False
+    try:
+        with locked(directory):
+            return False
+    except DirectoryInUse:
+        return True
+
+
+# --------------------------------------------------------------------------------------------------
+# `cluster.json`: `kraftsim up` writes it for as long as the cluster runs, so that other commands
+# find the cluster by its data directory
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """What `up` writes for other commands and for people: the supervisor, the process id of each
+    running node, and the fault-control port.
+    """
+
+    supervisor: int
+    bootstrap: str
+    nodes: dict[str, int]
+    door: int = 0
+    """Port of the fault-control socket; 0 until the cluster is ready."""
+    secret: str = ""
+    """The secret that a client of that socket must send; only the owner can read this file."""
+
+
+def read_state(directory: RunDirectory) -> ClusterState | None:
+    """Return what a running `up` wrote, or None."""
+    try:
+        return msgspec.json.decode(directory.state_file.read_bytes(), type=ClusterState)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def write_state(directory: RunDirectory, state: ClusterState) -> None:
+    """Replace the file atomically; readers never see half of one."""
+    fresh = directory.state_file.with_suffix(".new")
+    write_private(fresh, msgspec.json.encode(state))
+    fresh.rename(directory.state_file)

@@ -19,7 +19,7 @@ from typing import TypeVar
 import uvloop
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.launch import build_node, parse_node, real_world_of, require_valid
+from kraftsim.cluster.launch import Node, build_node, parse_node, real_world_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import (
@@ -30,10 +30,8 @@ from kraftsim.cluster.readiness import (
     listeners_of,
 )
 from kraftsim.cluster.spec import ClusterSpec, Role, override
-from kraftsim.server.node import Node
-from kraftsim.server.unhandled_errors import report_unhandled_errors
-from kraftsim.world.real.clock import RealClock
-from kraftsim.world.real.world import RealWorld
+from kraftsim.server.tasks import report_unhandled_errors
+from kraftsim.world.real.world import RealClock, RealWorld
 
 T = TypeVar("T")
 READY_SECONDS = 30.0

@@ -9,8 +9,7 @@ Source: KIP-98, KIP-890.
 import asyncio
 from typing import Final
 
-from kraftsim.clients.cluster_connections import ClusterConnections
-from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.cluster_connections import ClusterConnections, find_coordinator
 from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,7 +6,7 @@ No other module assembles a node; all three modes use this one.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
@@ -15,12 +15,12 @@ from kraftsim.releases.catalogue import release
 from kraftsim.server.broker import Broker
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller import Controller
+from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.identity import belonging_to_its_directories
-from kraftsim.server.node import Node
 from kraftsim.server.parts import Parts
 from kraftsim.server.release_modes import parts_for
 from kraftsim.world.interface import World
-from kraftsim.world.real.event_files import next_incarnation
+from kraftsim.world.real.event_file import next_incarnation
 from kraftsim.world.real.world import RealWorld, real_world
 from kraftsim.zookeeper.server import ZookeeperServer
 
@@ -99,6 +99,51 @@ def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
         seed=config.seed or None,
         started_ns=config.run_started_ns if config.run_started_ns is not None else started_ns,
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# The lifecycle interface of nodes, for every role, in simulated and real time
+
+
+class Node(Protocol):
+    """A broker or a controller.
+
+    Call `start` once, then `stop` or `abort` once; a stopped node is not restarted.
+    """
+
+    @property
+    def addresses(self) -> Mapping[str, ListenerEndpoint]:
+        """Listener name -> bound endpoint; empty before `start` returned."""
+        ...
+
+    async def start(self) -> None:
+        """Recover the disk and open the listeners.
+
+        Raises ConfigError, OSError kinds; then nothing is left open.
+        """
+        ...
+
+    async def ready(self) -> None:
+        """Wait until the node serves clients: a broker is unfenced, a controller is leader or
+        follower. Raises the node's earlier failure.
+        """
+        ...
+
+    async def failed(self) -> BaseException:
+        """Wait until the node fails, and return the reason; a healthy node never does."""
+        ...
+
+    async def stop(self) -> None:
+        """Shut down cleanly: hand over leadership, answer pending requests, flush, and mark the
+        logs as clean.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Stop immediately, as a killed process would: no flush, no clean-shutdown marker, no
+        requests to other nodes.
+        """
+        ...
 
 
 def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> Node:

@@ -13,9 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from kraftsim.cluster.cluster_state import read_state
-from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.directory_lock import is_locked
+from kraftsim.cluster.directories import RunDirectory, is_locked, read_state
 from kraftsim.lab.faults.field import Condition
 
 LOOPBACK: Final = "127.0.0.1"

@@ -21,10 +21,10 @@ from kraftsim.cluster.private import write_private
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
+from kraftsim.events.event import event_file_name
 from kraftsim.server.events import NodeReady
-from kraftsim.world.event_log import file_name
-from kraftsim.world.real.clock import RealClock
-from kraftsim.world.real.event_files import next_incarnation
+from kraftsim.world.real.event_file import next_incarnation
+from kraftsim.world.real.world import RealClock
 
 STOP_SECONDS = 10.0
 """How long a node may take to stop cleanly before it is killed."""
@@ -276,7 +276,7 @@ class ProcessCluster:
         }
         path = self.directory.properties(node.name)
         write_private(path, properties_text(properties).encode())  # they may hold passwords
-        events = self.directory.events / file_name(
+        events = self.directory.events / event_file_name(
             node.name, next_incarnation(self.directory.events, node.name)
         )
         with open(self.directory.human_log(node.name), "ab") as log:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.cluster.launch import parse_node
-from kraftsim.cluster.probe import ANSWER_MS, RETRY_SECONDS
 from kraftsim.cluster.spec import NodeSpec
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity
 from kraftsim.server.security.node_security import NodeSecurity
 from kraftsim.world.random_streams import stream
-from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.world import RealClock
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -171,3 +170,48 @@ async def _ask(listener: BrokerListener, brokers: int) -> None:
     assert isinstance(answer, MetadataResponse), "Metadata was asked"
     if len(answer.brokers) < brokers:
         raise _FewBrokers(f"it knows {len(answer.brokers)} of {brokers} brokers as alive")
+
+
+# --------------------------------------------------------------------------------------------------
+# Readiness probes: sends Metadata to the brokers, as any client would, until each of them knows
+# all of them, and a command to ZooKeeper
+
+RETRY_SECONDS = 0.02
+ANSWER_MS = 2000
+
+
+async def wait_until_answering(addresses: Sequence[tuple[str, int]], *, brokers: int) -> None:
+    """Return when every address answers Metadata with `brokers` live brokers.
+
+    Waits without a limit: the caller sets one.
+    """
+    for host, port in addresses:
+        while not await _knows(host, port, brokers):
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _knows(host: str, port: int, brokers: int) -> bool:
+    connection = PeerConnection(host, port, client_id="kraftsim-probe")
+    try:
+        await connection.connect(timeout_ms=ANSWER_MS)
+        answer = await connection.request(MetadataRequest(topics=[]), timeout_ms=ANSWER_MS)
+    except OSError:
+        return False
+    finally:
+        connection.close()
+    assert isinstance(answer, MetadataResponse), "Metadata was asked"
+    return len(answer.brokers) >= brokers
+
+
+async def does_zookeeper_serve(host: str, port: int) -> bool:
+    """Send a ZooKeeper server one command that it answers only once it serves sessions."""
+    try:
+        async with asyncio.timeout(ANSWER_MS / 1000):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(b"srvr")
+                return b"Zxid" in await reader.read()
+            finally:
+                writer.close()
+    except OSError:  # TimeoutError is one
+        return False

@@ -14,8 +14,8 @@ from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.features import update_features
-from kraftsim.cluster.launch import build_node, client_parts_of, parse_node
-from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.launch import Node, build_node, client_parts_of, parse_node
+from kraftsim.cluster.readiness import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
 from kraftsim.cluster.stable_ends import TransactionQueries
@@ -38,7 +38,6 @@ from kraftsim.server.broker import Broker
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
 from kraftsim.server.events import NodeFailed
-from kraftsim.server.node import Node
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.zookeeper.rules_znodes import Znodes
 from kraftsim.zookeeper.server import ZookeeperServer

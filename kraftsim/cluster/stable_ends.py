@@ -8,8 +8,12 @@ Source: KIP-98 (ListOffsets by isolation level), KIP-447 (RequireStable).
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kraftsim.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
-from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.cluster_connections import (
+    Address,
+    ClientIdentity,
+    ClusterConnections,
+    find_coordinator,
+)
 from kraftsim.clients.group_offsets import fetch_offsets
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import CoordinatorKind

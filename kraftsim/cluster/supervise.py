@@ -14,9 +14,14 @@ from typing import Literal
 
 import msgspec
 
-from kraftsim.cluster.cluster_state import ClusterState, read_state, write_state
-from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.directory_lock import is_locked, locked
+from kraftsim.cluster.directories import (
+    ClusterState,
+    RunDirectory,
+    is_locked,
+    locked,
+    read_state,
+    write_state,
+)
 from kraftsim.cluster.fault_control_server import FaultControlServer
 from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster

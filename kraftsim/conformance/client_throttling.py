@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from kraftsim.conformance.batches import LEADER, NONE, produce_request, wall_ms
-from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
+from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error, settled
 from kraftsim.conformance.k01_fetch import fetch_request
 from kraftsim.conformance.peer import Peer, PeerClosed, request_bytes
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -4,10 +4,9 @@ revoke partitions.
 
 from typing import Final
 
-from kraftsim.conformance.expect import Unmet, expect_error
+from kraftsim.conformance.expect import Unmet, expect_error, settled
 from kraftsim.conformance.group_client import GroupClient, with_retries
 from kraftsim.conformance.peer import Peer
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from protocol.errors import ErrorCode
 from protocol.messages.k68_consumer_group_heartbeat import (

@@ -2,6 +2,10 @@
 it.
 """
 
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
 from protocol.errors import ErrorCode
 
 SHOWN_CHARACTERS = 200
@@ -52,3 +56,25 @@ def error_name(code: int) -> str:
 def _shown(value: object) -> str:
     text = value.hex(" ", -2) if isinstance(value, bytes) else repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
+# --------------------------------------------------------------------------------------------------
+# Waiting for propagation: a broker applies what the controller has committed with a delay
+
+T = TypeVar("T")
+SETTLE_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.02
+
+
+def settled(
+    look: Callable[[], T], is_there: Callable[[T], bool], what: str, seconds: float = SETTLE_SECONDS
+) -> T:
+    """Poll until the condition is true, and return the value. Raises Unmet after a time-out."""
+    give_up_at = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if is_there(seen):
+            return seen
+        if time.monotonic() > give_up_at:
+            raise Unmet(f"{what} timed out: last seen {seen!r}")
+        time.sleep(PAUSE_SECONDS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kraftsim.conformance.batches import ALL, LEADER, batch, produce, produce_request
 from kraftsim.conformance.emulated_broker import CAUGHT_UP, ThrowAwayBroker, throw_away_broker
-from kraftsim.conformance.expect import Unmet, error_name, expect_equal, expect_error
+from kraftsim.conformance.expect import Unmet, error_name, expect_equal, expect_error, settled
 from kraftsim.conformance.k01_fetch import (
     FORMAT_2_SINCE,
     LAST_EPOCHS_SINCE,
@@ -21,7 +21,6 @@ from kraftsim.conformance.k01_fetch import (
     fetch_request,
 )
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ Source: KIP-62, KIP-345, KIP-394, KIP-559; kafka.coordinator.group.GroupCoordina
 verified against Apache Kafka 3.9.1.
 """
 
-from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.expect import expect, expect_equal, expect_error, settled
 from kraftsim.conformance.group_client import (
     HEARTBEAT_VERSION,
     JOIN_VERSION,
@@ -16,7 +16,6 @@ from kraftsim.conformance.group_client import (
 )
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -5,10 +5,9 @@ validateOffsetCommit}; verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from kraftsim.conformance.consumer_group_client import ConsumerGroupClient
-from kraftsim.conformance.expect import expect_equal
+from kraftsim.conformance.expect import expect_equal, settled
 from kraftsim.conformance.group_client import JOIN_VERSION, GroupClient
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.api_keys import ApiKey

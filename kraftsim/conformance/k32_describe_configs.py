@@ -5,10 +5,9 @@ Source: KIP-133, KIP-226, kafka.server.ConfigHelper.
 
 from collections.abc import Sequence
 
-from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
+from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error, settled
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import own_broker_id, settled
-from kraftsim.conformance.target import Target
+from kraftsim.conformance.target import Target, own_broker_id
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType, ConfigSource, ConfigType
 from protocol.errors import ErrorCode

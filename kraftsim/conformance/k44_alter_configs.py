@@ -5,11 +5,10 @@ Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManage
 kafka.server.ConfigAdminManager.
 """
 
-from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.expect import expect, expect_equal, expect_error, settled
 from kraftsim.conformance.k32_describe_configs import describe, described_config
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import own_broker_id, settled
-from kraftsim.conformance.target import Target
+from kraftsim.conformance.target import Target, own_broker_id
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode

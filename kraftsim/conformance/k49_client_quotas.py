@@ -3,9 +3,8 @@
 Source: KIP-546, KIP-612, org.apache.kafka.controller.ClientQuotaControlManager.
 """
 
-from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.expect import expect_equal, expect_error, settled
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -3,9 +3,8 @@
 Source: KIP-554, KIP-900, ScramControlManager, ScramImage.
 """
 
-from kraftsim.conformance.expect import expect_equal
+from kraftsim.conformance.expect import expect_equal, settled
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -4,10 +4,9 @@ Source: KIP-700, KIP-919, kafka.server.AuthHelper.computeDescribeClusterResponse
 """
 
 from kraftsim.conformance.emulated_broker import cluster_id_of
-from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.expect import expect, expect_equal, expect_error, settled
 from kraftsim.conformance.peer import split_address
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -9,9 +9,8 @@ from kraftsim.conformance.consumer_group_client import (
     ConsumerGroupMember,
     rows_of,
 )
-from kraftsim.conformance.expect import expect_equal
+from kraftsim.conformance.expect import expect_equal, settled
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.errors import ErrorCode

@@ -8,9 +8,8 @@ Apache Kafka 4.1.2 and 4.4.0.
 import time
 
 from kraftsim.conformance.consumer_group_client import REBALANCE_MS, ConsumerGroupClient, rows_of
-from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.expect import expect_equal, expect_error, settled
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ convertToClassicGroup}; verified against Apache Kafka 4.1.2 and 4.4.0.
 from dataclasses import dataclass, field
 
 from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, Owned
-from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
+from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error, settled
 from kraftsim.conformance.group_client import (
     HEARTBEAT_VERSION,
     JOIN_VERSION,
@@ -20,7 +20,6 @@ from kraftsim.conformance.group_client import (
 )
 from kraftsim.conformance.k68_consumer_group_heartbeat import commit, described, fetch
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from protocol.consumer_protocol import (
     AssignedPartitions,

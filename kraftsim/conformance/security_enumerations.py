@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from kraftsim.conformance.expect import expect_equal
+from kraftsim.conformance.expect import expect_equal, settled
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_rights import (
@@ -24,7 +24,6 @@ from kraftsim.conformance.security_rights import (
     require_authorizer,
     rule,
 )
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.api_keys import ApiKey

@@ -8,7 +8,7 @@ ScramSaslServer; verified against Apache Kafka 3.9.1 and 4.4.0.
 from collections.abc import Callable
 from functools import partial
 
-from kraftsim.conformance.expect import Inapplicable, expect_equal
+from kraftsim.conformance.expect import Inapplicable, expect_equal, settled
 from kraftsim.conformance.peer import Peer, api_key_of, request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_login import (
@@ -34,7 +34,6 @@ from kraftsim.conformance.security_rights import (
     rule,
     ruled,
 )
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.acls import AclOperation
 from protocol.config_resources import ConfigResourceType

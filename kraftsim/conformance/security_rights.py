@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from kraftsim.conformance.batches import batch
-from kraftsim.conformance.expect import Inapplicable, expect_equal, expect_error
+from kraftsim.conformance.expect import Inapplicable, expect_equal, expect_error, settled
 from kraftsim.conformance.peer import Peer, request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_login import log_in, sasl_peer
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.api_keys import ApiKey

@@ -7,7 +7,7 @@ kafka.server.FetchContext.foreachPartition; verified against Apache Kafka 3.9.1 
 
 from functools import partial
 
-from kraftsim.conformance.expect import expect_equal
+from kraftsim.conformance.expect import expect_equal, settled
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_login import log_in, sasl_peer
@@ -22,7 +22,6 @@ from kraftsim.conformance.security_rights import (
     rule,
     ruled,
 )
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from protocol.acls import AclOperation
 from protocol.errors import ErrorCode

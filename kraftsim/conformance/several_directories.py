@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kraftsim.conformance.batches import batch, filled_topic, produce
-from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
+from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error, settled
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -280,3 +280,24 @@ class Target:
             if answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
                 return False
         return True
+
+
+def own_broker_id(target: Target) -> int:
+    """Return the id of the broker at the target's address.
+
+    Raises Unmet if its address is not in the cluster's Metadata.
+    """
+    with target.peer() as peer:
+        answer = peer.ask(
+            MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse
+        )
+    found = [
+        broker.node_id
+        for broker in answer.brokers
+        if f"{broker.host}:{broker.port}" == target.address
+    ]
+    if not found and len(answer.brokers) == 1:
+        found = [answer.brokers[0].node_id]
+    if not found:
+        raise Unmet(f"{target.address} is no broker of its cluster")
+    return found[0]

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from kraftsim.conformance.emulated_broker import throw_away_broker
-from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
+from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error, settled
 from kraftsim.conformance.k32_describe_configs import described_config
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import own_broker_id, settled
-from kraftsim.conformance.target import Target, TargetTopic
+from kraftsim.conformance.target import Target, TargetTopic, own_broker_id
 from kraftsim.conformance.tiered_topics import (
     BATCHES_EACH,
     ENABLE,

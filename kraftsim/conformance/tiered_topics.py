@@ -7,10 +7,9 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from kraftsim.conformance.batches import produce
-from kraftsim.conformance.expect import Inapplicable, expect_error
+from kraftsim.conformance.expect import Inapplicable, expect_error, settled
 from kraftsim.conformance.k32_describe_configs import described_config
-from kraftsim.conformance.settle import own_broker_id, settled
-from kraftsim.conformance.target import Target, TargetTopic
+from kraftsim.conformance.target import Target, TargetTopic, own_broker_id
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode

@@ -14,10 +14,9 @@ from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.groups.events import GroupsLoaded, GroupsUnloaded
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import GroupSettings, partition_of
-from kraftsim.metadata.internal_topics import GROUP_METADATA
 from kraftsim.metadata.rules_image import MetadataImage
-from kraftsim.partitions.coordinator_loading import read_back
-from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA
+from kraftsim.partitions.hosted_partition import HostedPartition, read_back
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import ImageBroker

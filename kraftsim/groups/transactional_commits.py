@@ -18,7 +18,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.groups.rules_committing import TransactionalCommitInput
 from kraftsim.groups.rules_offsets import WritingProducer
 from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
-from kraftsim.metadata.internal_topics import GROUP_METADATA
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.transactions.rules_markers import VerificationErrors
 from kraftsim.world.interface import Clock
 from protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from typing import Final
 
 from kraftsim.inspect.conversation import Exchange, Notice
 from kraftsim.inspect.frames import CapturedFrame, FrameKind, is_declared
-from kraftsim.inspect.hexdump import hexdump
+from kraftsim.inspect.hex_text import hexdump
 from kraftsim.inspect.json_lines import (
     Json,
     json_of,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.inspect.hexdump import hexdump
+from kraftsim.inspect.hex_text import hexdump
 from kraftsim.inspect.old_messages import MESSAGE
 from kraftsim.inspect.parts import DecodeTrouble, Part, Scalar, Tree, Value
 from kraftsim.inspect.records import BATCH, RECORD, RECORDS

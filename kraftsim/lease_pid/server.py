@@ -123,7 +123,7 @@ EXPIRY_PAUSE_MAX_S: Final = 60.0
 
 
 class LeaseServer:
-    """Implements `kraftsim.server.node.Node`."""
+    """Implements `kraftsim.cluster.launch.Node`."""
 
     def __init__(self, world: World, settings: LeaseSettings) -> None:
         self.world = world

@@ -15,7 +15,7 @@ from kraftsim.core.decision import Decision, Steps, ends_step, whole
 from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.metadata_writer import MetadataWriter
 from kraftsim.server.call import Answer, Call, Deferred, Failed, completed_by, reason_of
-from kraftsim.server.turns import Turns
+from kraftsim.server.slices import Turns
 from protocol.errors import ErrorCode
 from protocol.schema import Message
 

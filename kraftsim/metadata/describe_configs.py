@@ -18,7 +18,7 @@ from kraftsim.metadata.rules_described_configs import (
     describe_client_metrics,
     describe_topic,
 )
-from kraftsim.metadata.rules_registrations import why_name_is_invalid
+from kraftsim.metadata.rules_topic_names import why_name_is_invalid
 from kraftsim.server.call import Call
 from kraftsim.server.serving_broker import ConfiguredBroker, ImageBroker
 from kraftsim.server.slices import Slices

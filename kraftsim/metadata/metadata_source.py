@@ -10,9 +10,9 @@ Source: kafka.server.{BrokerServer, KafkaServer}.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from kraftsim.metadata.cluster_features import ClusterFeatures
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
+from kraftsim.metadata.rules_versions import KRAFT_VERSION
 from kraftsim.metadata.topic_creation import TopicCreation
 from kraftsim.partitions.isr_changes import IsrChanges
 from kraftsim.partitions.log_directory import LogDirectory, PartitionKey
@@ -21,15 +21,54 @@ from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
+from kraftsim.server.api_offer import FinalizedFeatures
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.forwarding import RequestForwarder
 from kraftsim.server.outbound import VersionRange
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import GuardTable
+from kraftsim.server.security.rights import GuardedBroker, GuardTable
 from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
+
+# --------------------------------------------------------------------------------------------------
+# The finalized feature levels as a broker knows them; it reports them to clients and is governed
+# by them
+#
+# They follow the metadata log, so they can change while the broker runs.
+# Source: KIP-584, org.apache.kafka.metadata.MetadataCache.features.
+
+
+class ClusterFeatures:
+    """`kraft_version` returns the level of kraft.version, which is in the voter set and not in a
+    FeatureLevelRecord.
+    """
+
+    def __init__(
+        self, image: Callable[[], MetadataImage], kraft_version: Callable[[], int]
+    ) -> None:
+        self._image = image
+        self._kraft_version = kraft_version
+
+    def level(self, name: str) -> int:
+        """Return the finalized level of a feature such as transaction.version; 0 where it has
+        none.
+        """
+        return self._kraft_version() if name == KRAFT_VERSION else self._image().level_of(name)
+
+    def finalized(self) -> FinalizedFeatures:
+        """Return all levels and the offset of the last applied metadata record; empty before any
+        record is applied.
+        """
+        image = self._image()
+        levels, kraft_version = image.finalized_features, self._kraft_version()
+        if levels and kraft_version:
+            levels = {**levels, KRAFT_VERSION: kraft_version}
+        return FinalizedFeatures(levels, image.highest_offset)
+
+
+# --------------------------------------------------------------------------------------------------
+# The source itself, and what it uses of its broker
 
 NO_CONTROLLER = -1
 

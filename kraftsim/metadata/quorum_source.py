@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from kraftsim.metadata.cluster_features import ClusterFeatures
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
-from kraftsim.metadata.metadata_source import NO_CONTROLLER, SourceHost
+from kraftsim.metadata.metadata_source import NO_CONTROLLER, ClusterFeatures, SourceHost
 from kraftsim.metadata.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.topic_creation import TopicCreation
@@ -20,7 +19,7 @@ from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import VoterNode
+from kraftsim.raft.rules_voters import VoterNode
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
@@ -29,8 +28,7 @@ from kraftsim.server.lifecycle import Lifecycle
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.registration import Registration
 from kraftsim.server.security.broker_guards import BROKER_TABLE
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import GuardTable
+from kraftsim.server.security.rights import GuardedBroker, GuardTable
 from protocol.api_keys import ApiKey
 
 CORDONED = "cordoned.log.dirs"

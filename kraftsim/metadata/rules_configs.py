@@ -22,7 +22,7 @@ from kraftsim.metadata.rules_described_configs import (
     in_milliseconds,
     synonyms_of,
 )
-from kraftsim.metadata.rules_registrations import why_name_is_invalid
+from kraftsim.metadata.rules_topic_names import why_name_is_invalid
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfig

@@ -1,11 +1,10 @@
 """What the metadata log registers: brokers, controllers and partitions, as one type each for
-controllers and for the brokers' images; and valid topic names.
+controllers and for the brokers' images.
 
 Source: org.apache.kafka.metadata.{BrokerRegistration, PartitionRegistration},
 org.apache.kafka.controller.ClusterControlManager.
 """
 
-import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -373,41 +372,3 @@ def _known_directories(directories: tuple[bytes, ...], replica_count: int) -> tu
     """Return one directory per replica: zeros if they are not recorded."""
     is_known = any(directory != MIGRATING_DIRECTORY_ID for directory in directories)
     return directories if is_known else (MIGRATING_DIRECTORY_ID,) * replica_count
-
-
-# --------------------------------------------------------------------------------------------------
-# Topic names
-#
-# Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames.
-
-NAME_LENGTH_MAX: Final = 249
-METADATA_TOPIC: Final = "__cluster_metadata"
-
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def why_name_is_invalid(name: str) -> str | None:
-    """Return Kafka's error message about an invalid name, or None."""
-    if not name:
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > NAME_LENGTH_MAX:
-        return (
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
-            f"length {NAME_LENGTH_MAX}"
-        )
-    if _LEGAL.fullmatch(name) is None:
-        return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
-            "alphanumerics, '.', '_' and '-'"
-        )
-    return None
-
-
-def unified_name(name: str) -> str | None:
-    """Return the name in metrics, where '.' and '_' are the same; None for a name without them.
-
-    Two topics must not collide there.
-    """
-    return name.replace(".", "_") if "." in name or "_" in name else None

@@ -10,11 +10,8 @@ from typing import Protocol, TypeVar
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.timeline import Journal
-from kraftsim.metadata.rules_registrations import (
-    BrokerRegistration,
-    PartitionRegistration,
-    unified_name,
-)
+from kraftsim.metadata.rules_registrations import BrokerRegistration, PartitionRegistration
+from kraftsim.metadata.rules_topic_names import unified_name
 from protocol.errors import ErrorCode
 
 Name = TypeVar("Name")

@@ -17,12 +17,8 @@ from kraftsim.metadata.rules_brokers import ClusterControl
 from kraftsim.metadata.rules_configs import EffectiveConfig, clear_elr_records
 from kraftsim.metadata.rules_partition_changes import partition_events
 from kraftsim.metadata.rules_partitions import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
-from kraftsim.metadata.rules_registrations import (
-    METADATA_TOPIC,
-    PartitionRegistration,
-    partition_record,
-    why_name_is_invalid,
-)
+from kraftsim.metadata.rules_registrations import PartitionRegistration, partition_record
+from kraftsim.metadata.rules_topic_names import METADATA_TOPIC, why_name_is_invalid
 from kraftsim.metadata.rules_topic_table import Placement, RandomSource, Topic, place_replicas
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import BROKER_DEFAULT, CreatableTopic, CreateTopicsRequest
@@ -34,321 +30,6 @@ from protocol.messages.k37_create_partitions import (
 from protocol.metadata.topics import RECOVERED, PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID, uuid_text
-
-# --------------------------------------------------------------------------------------------------
-# DeleteTopics: by name or id
-#
-# A topic that occurs more than once, by name or id, is not deleted, as the request is ambiguous.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicToDelete:
-    """One topic of a request: a name, or null and an id."""
-
-    name: str | None
-    topic_id: bytes = ZERO_UUID
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedTopic:
-    """The result for one topic.
-
-    `name` is null and `topic_id` zero if neither requested nor found.
-    """
-
-    name: str | None
-    topic_id: bytes
-    refusal: Refusal | None = None
-
-
-def decide_delete_topics(
-    view: ReplicationView, asked: Sequence[TopicToDelete]
-) -> Decision[list[DeletedTopic]] | Refusal:
-    """Delete topics; one result per requested topic.
-
-    Fails as a whole with POLICY_VIOLATION if the request is too large.
-    """
-    results: list[DeletedTopic] = []
-    names, ids = _sorted_out(asked, results)
-    found: dict[bytes, str] = {}
-    for topic_id in (topic_id for topic_id, count in ids.items() if count == 1):
-        topic = view.topics.topic(topic_id)
-        if topic is None:
-            unknown = Refusal(
-                ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
-            )
-            results.append(DeletedTopic(name=None, topic_id=topic_id, refusal=unknown))
-        else:
-            found[topic_id] = topic.name
-    for name in names:
-        named_id = view.topics.topic_id(name)
-        if named_id is None:
-            unknown = Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                "This server does not host this topic-partition.",
-            )
-            results.append(DeletedTopic(name=name, topic_id=ZERO_UUID, refusal=unknown))
-        elif named_id in ids:
-            found.pop(named_id, None)
-            supplied = Refusal(
-                ErrorCode.INVALID_REQUEST,
-                "The provided topic name maps to an ID that was already supplied.",
-            )
-            results.append(DeletedTopic(name=name, topic_id=named_id, refusal=supplied))
-        else:
-            found[named_id] = name
-    if len(found) > RECORDS_PER_OPERATION_MAX:
-        return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
-    records: list[Message] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in found]
-    results += [DeletedTopic(name=name, topic_id=topic_id) for topic_id, name in found.items()]
-    return Decision(records, results, partition_events(records, view.topics))
-
-
-def _sorted_out(
-    asked: Sequence[TopicToDelete], results: list[DeletedTopic]
-) -> tuple[list[str], Counter[bytes]]:
-    """Return the names requested once, and the count of each id; add results for invalid
-    entries.
-    """
-    for topic in asked:
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            nothing = Refusal(
-                ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
-            )
-            results.append(DeletedTopic(name=None, topic_id=ZERO_UUID, refusal=nothing))
-        elif topic.name is not None and topic.topic_id != ZERO_UUID:
-            both = Refusal(
-                ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-            )
-            results.append(DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=both))
-    names = Counter(
-        topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID
-    )
-    ids = Counter(
-        topic.topic_id for topic in asked if topic.name is None and topic.topic_id != ZERO_UUID
-    )
-    twice_by_id = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-    twice_by_name = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    results += [
-        DeletedTopic(name=name, topic_id=ZERO_UUID, refusal=twice_by_name)
-        for name, count in names.items()
-        if count > 1
-    ]
-    results += [
-        DeletedTopic(name=None, topic_id=topic_id, refusal=twice_by_id)
-        for topic_id, count in ids.items()
-        if count > 1
-    ]
-    return [name for name, count in names.items() if count == 1], ids
-
-
-# --------------------------------------------------------------------------------------------------
-# The records of new partitions
-
-FIRST_EPOCH = 0
-
-
-def refuse_unled(view: ReplicationView, placement: Placement) -> Refusal | None:
-    """Return the error of a placement without an active replica: brokers in controlled shutdown
-    under a former controller count as usable.
-    """
-    if all(view.active_of(replicas) for replicas in placement):
-        return None
-    why = (
-        f"Unable to replicate the partition {len(placement[0])} time(s): All brokers are "
-        "currently fenced or in controlled shutdown."
-    )
-    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why)
-
-
-def partition_records(
-    view: ReplicationView, topic_id: bytes, placement: Placement, first_partition: int = 0
-) -> Iterator[PartitionRecord]:
-    """Yield the records of partitions from a number on: the leader is the first active replica, the
-    ISR are all active replicas.
-    """
-    level = view.level
-    for partition_id, replicas in enumerate(placement, start=first_partition):
-        isr = view.active_of(replicas)
-        partition = PartitionRegistration(
-            replicas=replicas,
-            directories=tuple(view.default_directory(replica) for replica in replicas),
-            isr=isr,
-            removing_replicas=(),
-            adding_replicas=(),
-            leader=isr[0],
-            leader_recovery_state=RECOVERED,
-            leader_epoch=FIRST_EPOCH,
-            partition_epoch=FIRST_EPOCH,
-        )
-        yield partition_record(topic_id, partition_id, partition, level)
-
-
-# --------------------------------------------------------------------------------------------------
-# Manual replica assignments
-#
-# Source: ReplicationControlManager.validateManualPartitionAssignment.
-
-
-def refuse_assignment(
-    replicas: Sequence[int], cluster: ClusterControl, expected_count: int | None = None
-) -> Refusal | None:
-    """Return the error of a replica list. Fails with INVALID_REPLICA_ASSIGNMENT.
-
-    expected_count: the replication factor of the topic's other partitions, if it matters.
-    """
-    if not replicas:
-        return _refused("The manual partition assignment includes an empty replica list.")
-    ordered = sorted(replicas)
-    for index, replica in enumerate(ordered):
-        broker = cluster.broker(replica)
-        if broker is None:
-            return _refused(
-                f"The manual partition assignment includes broker {replica}, but no such broker "
-                "is registered."
-            )
-        if not broker.takes_partitions:
-            return _refused(
-                f"The manual partition assignment includes broker {replica}, but all its log "
-                "directories are cordoned."
-            )
-        if index and replica == ordered[index - 1]:
-            return _refused(
-                f"The manual partition assignment includes the broker {replica} more than once."
-            )
-    if expected_count is not None and len(replicas) != expected_count:
-        return _refused(
-            f"The manual partition assignment includes a partition with {len(replicas)} "
-            "replica(s), but this is not consistent with previous partitions, which have "
-            f"{expected_count} replica(s)."
-        )
-    return None
-
-
-def refuse_inactive(partition_id: int) -> Refusal:
-    """Return the error of a partition without an active replica."""
-    return _refused(
-        f"All brokers specified in the manual partition assignment for partition {partition_id} "
-        "are fenced or in controlled shutdown."
-    )
-
-
-def _refused(why: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-
-
-# --------------------------------------------------------------------------------------------------
-# CreatePartitions: adds partitions to topics, existing ones are unchanged
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpandedTopic:
-    """The result for one topic; without an error it has the requested partition count."""
-
-    name: str
-    refusal: Refusal | None = None
-
-
-def decide_create_partitions(
-    view: ReplicationView, request: CreatePartitionsRequest, rng: RandomSource
-) -> Decision[list[ExpandedTopic]]:
-    """Add partitions, one result per topic: duplicate names first, then the others in the order of
-    the request.
-
-    With validate_only no records are returned. A topic that exceeds the record limit fails as a
-    whole; Apache Kafka returns the same error, but creates the partitions below the limit.
-    """
-    return whole(create_partitions_steps(view, request, rng))
-
-
-def create_partitions_steps(
-    view: ReplicationView, request: CreatePartitionsRequest, rng: RandomSource
-) -> Steps[Decision[list[ExpandedTopic]]]:
-    """Like `decide_create_partitions`, in steps."""
-    counts = Counter(topic.name for topic in request.topics)
-    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    results = [
-        ExpandedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1
-    ]
-    records: list[Message] = []
-    for index, topic in enumerate(request.topics):
-        if ends_step(index):
-            yield
-        if counts[topic.name] > 1:
-            continue
-        made = _decide_new_partitions(view, topic, rng, RECORDS_PER_OPERATION_MAX - len(records))
-        if isinstance(made, Refusal):
-            results.append(ExpandedTopic(name=topic.name, refusal=made))
-        else:
-            results.append(ExpandedTopic(name=topic.name))
-            records += made
-    return (
-        Decision([], results)
-        if request.validate_only
-        else Decision(records, results, partition_events(records, view.topics))
-    )
-
-
-def _decide_new_partitions(
-    view: ReplicationView, asked: CreatePartitionsTopic, rng: RandomSource, records_max: int
-) -> list[Message] | Refusal:
-    topic = view.topics.topic_named(asked.name)
-    if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    present_count = len(topic.partitions)
-    if asked.count == present_count:
-        return Refusal(
-            ErrorCode.INVALID_PARTITIONS, f"Topic already has {present_count} partition(s)."
-        )
-    if asked.count < present_count:
-        why = (
-            f"The topic {asked.name} currently has {present_count} partition(s); {asked.count} "
-            "would not be an increase."
-        )
-        return Refusal(ErrorCode.INVALID_PARTITIONS, why)
-    additional_count = asked.count - present_count
-    if asked.assignments is not None and len(asked.assignments) != additional_count:
-        why = (
-            f"Attempted to add {additional_count} additional partition(s), but only "
-            f"{len(asked.assignments)} assignment(s) were specified."
-        )
-        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    if additional_count > records_max:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-    placement = _placement(view, topic, asked.assignments, additional_count, rng)
-    if isinstance(placement, Refusal):
-        return placement
-    return list(partition_records(view, topic.topic_id, placement, first_partition=present_count))
-
-
-def _placement(
-    view: ReplicationView,
-    topic: Topic,
-    assignments: Sequence[CreatePartitionsAssignment] | None,
-    additional_count: int,
-    rng: RandomSource,
-) -> Placement | Refusal:
-    """Return the replicas of the new partitions, each with as many as partition 0 has."""
-    replication_factor = len(topic.partitions[0].replicas)
-    if assignments is None:
-        placement = place_replicas(
-            additional_count, replication_factor, view.cluster.usable_brokers(), rng
-        )
-        return (
-            placement
-            if isinstance(placement, Refusal)
-            else refuse_unled(view, placement) or placement
-        )
-    by_hand: list[tuple[int, ...]] = []
-    for partition_id, assignment in enumerate(assignments, start=len(topic.partitions)):
-        refusal = refuse_assignment(assignment.broker_ids, view.cluster, replication_factor)
-        if refusal is None and not view.active_of(assignment.broker_ids):
-            refusal = refuse_inactive(partition_id)
-        if refusal is not None:
-            return refusal
-        by_hand.append(tuple(assignment.broker_ids))
-    return by_hand
-
 
 # --------------------------------------------------------------------------------------------------
 # CreateTopics
@@ -588,3 +269,318 @@ def _partition_count_asked(view: ReplicationView, topic: CreatableTopic) -> int:
         if topic.num_partitions == BROKER_DEFAULT
         else max(topic.num_partitions, 0)
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# CreatePartitions: adds partitions to topics, existing ones are unchanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpandedTopic:
+    """The result for one topic; without an error it has the requested partition count."""
+
+    name: str
+    refusal: Refusal | None = None
+
+
+def decide_create_partitions(
+    view: ReplicationView, request: CreatePartitionsRequest, rng: RandomSource
+) -> Decision[list[ExpandedTopic]]:
+    """Add partitions, one result per topic: duplicate names first, then the others in the order of
+    the request.
+
+    With validate_only no records are returned. A topic that exceeds the record limit fails as a
+    whole; Apache Kafka returns the same error, but creates the partitions below the limit.
+    """
+    return whole(create_partitions_steps(view, request, rng))
+
+
+def create_partitions_steps(
+    view: ReplicationView, request: CreatePartitionsRequest, rng: RandomSource
+) -> Steps[Decision[list[ExpandedTopic]]]:
+    """Like `decide_create_partitions`, in steps."""
+    counts = Counter(topic.name for topic in request.topics)
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results = [
+        ExpandedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1
+    ]
+    records: list[Message] = []
+    for index, topic in enumerate(request.topics):
+        if ends_step(index):
+            yield
+        if counts[topic.name] > 1:
+            continue
+        made = _decide_new_partitions(view, topic, rng, RECORDS_PER_OPERATION_MAX - len(records))
+        if isinstance(made, Refusal):
+            results.append(ExpandedTopic(name=topic.name, refusal=made))
+        else:
+            results.append(ExpandedTopic(name=topic.name))
+            records += made
+    return (
+        Decision([], results)
+        if request.validate_only
+        else Decision(records, results, partition_events(records, view.topics))
+    )
+
+
+def _decide_new_partitions(
+    view: ReplicationView, asked: CreatePartitionsTopic, rng: RandomSource, records_max: int
+) -> list[Message] | Refusal:
+    topic = view.topics.topic_named(asked.name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    present_count = len(topic.partitions)
+    if asked.count == present_count:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS, f"Topic already has {present_count} partition(s)."
+        )
+    if asked.count < present_count:
+        why = (
+            f"The topic {asked.name} currently has {present_count} partition(s); {asked.count} "
+            "would not be an increase."
+        )
+        return Refusal(ErrorCode.INVALID_PARTITIONS, why)
+    additional_count = asked.count - present_count
+    if asked.assignments is not None and len(asked.assignments) != additional_count:
+        why = (
+            f"Attempted to add {additional_count} additional partition(s), but only "
+            f"{len(asked.assignments)} assignment(s) were specified."
+        )
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    if additional_count > records_max:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    placement = _placement(view, topic, asked.assignments, additional_count, rng)
+    if isinstance(placement, Refusal):
+        return placement
+    return list(partition_records(view, topic.topic_id, placement, first_partition=present_count))
+
+
+def _placement(
+    view: ReplicationView,
+    topic: Topic,
+    assignments: Sequence[CreatePartitionsAssignment] | None,
+    additional_count: int,
+    rng: RandomSource,
+) -> Placement | Refusal:
+    """Return the replicas of the new partitions, each with as many as partition 0 has."""
+    replication_factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        placement = place_replicas(
+            additional_count, replication_factor, view.cluster.usable_brokers(), rng
+        )
+        return (
+            placement
+            if isinstance(placement, Refusal)
+            else refuse_unled(view, placement) or placement
+        )
+    by_hand: list[tuple[int, ...]] = []
+    for partition_id, assignment in enumerate(assignments, start=len(topic.partitions)):
+        refusal = refuse_assignment(assignment.broker_ids, view.cluster, replication_factor)
+        if refusal is None and not view.active_of(assignment.broker_ids):
+            refusal = refuse_inactive(partition_id)
+        if refusal is not None:
+            return refusal
+        by_hand.append(tuple(assignment.broker_ids))
+    return by_hand
+
+
+# --------------------------------------------------------------------------------------------------
+# The records of new partitions
+
+FIRST_EPOCH = 0
+
+
+def refuse_unled(view: ReplicationView, placement: Placement) -> Refusal | None:
+    """Return the error of a placement without an active replica: brokers in controlled shutdown
+    under a former controller count as usable.
+    """
+    if all(view.active_of(replicas) for replicas in placement):
+        return None
+    why = (
+        f"Unable to replicate the partition {len(placement[0])} time(s): All brokers are "
+        "currently fenced or in controlled shutdown."
+    )
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+
+
+def partition_records(
+    view: ReplicationView, topic_id: bytes, placement: Placement, first_partition: int = 0
+) -> Iterator[PartitionRecord]:
+    """Yield the records of partitions from a number on: the leader is the first active replica, the
+    ISR are all active replicas.
+    """
+    level = view.level
+    for partition_id, replicas in enumerate(placement, start=first_partition):
+        isr = view.active_of(replicas)
+        partition = PartitionRegistration(
+            replicas=replicas,
+            directories=tuple(view.default_directory(replica) for replica in replicas),
+            isr=isr,
+            removing_replicas=(),
+            adding_replicas=(),
+            leader=isr[0],
+            leader_recovery_state=RECOVERED,
+            leader_epoch=FIRST_EPOCH,
+            partition_epoch=FIRST_EPOCH,
+        )
+        yield partition_record(topic_id, partition_id, partition, level)
+
+
+# --------------------------------------------------------------------------------------------------
+# Manual replica assignments
+#
+# Source: ReplicationControlManager.validateManualPartitionAssignment.
+
+
+def refuse_assignment(
+    replicas: Sequence[int], cluster: ClusterControl, expected_count: int | None = None
+) -> Refusal | None:
+    """Return the error of a replica list. Fails with INVALID_REPLICA_ASSIGNMENT.
+
+    expected_count: the replication factor of the topic's other partitions, if it matters.
+    """
+    if not replicas:
+        return _refused("The manual partition assignment includes an empty replica list.")
+    ordered = sorted(replicas)
+    for index, replica in enumerate(ordered):
+        broker = cluster.broker(replica)
+        if broker is None:
+            return _refused(
+                f"The manual partition assignment includes broker {replica}, but no such broker "
+                "is registered."
+            )
+        if not broker.takes_partitions:
+            return _refused(
+                f"The manual partition assignment includes broker {replica}, but all its log "
+                "directories are cordoned."
+            )
+        if index and replica == ordered[index - 1]:
+            return _refused(
+                f"The manual partition assignment includes the broker {replica} more than once."
+            )
+    if expected_count is not None and len(replicas) != expected_count:
+        return _refused(
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            "replica(s), but this is not consistent with previous partitions, which have "
+            f"{expected_count} replica(s)."
+        )
+    return None
+
+
+def refuse_inactive(partition_id: int) -> Refusal:
+    """Return the error of a partition without an active replica."""
+    return _refused(
+        f"All brokers specified in the manual partition assignment for partition {partition_id} "
+        "are fenced or in controlled shutdown."
+    )
+
+
+def _refused(why: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+
+
+# --------------------------------------------------------------------------------------------------
+# DeleteTopics: by name or id
+#
+# A topic that occurs more than once, by name or id, is not deleted, as the request is ambiguous.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicToDelete:
+    """One topic of a request: a name, or null and an id."""
+
+    name: str | None
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """The result for one topic.
+
+    `name` is null and `topic_id` zero if neither requested nor found.
+    """
+
+    name: str | None
+    topic_id: bytes
+    refusal: Refusal | None = None
+
+
+def decide_delete_topics(
+    view: ReplicationView, asked: Sequence[TopicToDelete]
+) -> Decision[list[DeletedTopic]] | Refusal:
+    """Delete topics; one result per requested topic.
+
+    Fails as a whole with POLICY_VIOLATION if the request is too large.
+    """
+    results: list[DeletedTopic] = []
+    names, ids = _sorted_out(asked, results)
+    found: dict[bytes, str] = {}
+    for topic_id in (topic_id for topic_id, count in ids.items() if count == 1):
+        topic = view.topics.topic(topic_id)
+        if topic is None:
+            unknown = Refusal(
+                ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+            )
+            results.append(DeletedTopic(name=None, topic_id=topic_id, refusal=unknown))
+        else:
+            found[topic_id] = topic.name
+    for name in names:
+        named_id = view.topics.topic_id(name)
+        if named_id is None:
+            unknown = Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "This server does not host this topic-partition.",
+            )
+            results.append(DeletedTopic(name=name, topic_id=ZERO_UUID, refusal=unknown))
+        elif named_id in ids:
+            found.pop(named_id, None)
+            supplied = Refusal(
+                ErrorCode.INVALID_REQUEST,
+                "The provided topic name maps to an ID that was already supplied.",
+            )
+            results.append(DeletedTopic(name=name, topic_id=named_id, refusal=supplied))
+        else:
+            found[named_id] = name
+    if len(found) > RECORDS_PER_OPERATION_MAX:
+        return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
+    records: list[Message] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in found]
+    results += [DeletedTopic(name=name, topic_id=topic_id) for topic_id, name in found.items()]
+    return Decision(records, results, partition_events(records, view.topics))
+
+
+def _sorted_out(
+    asked: Sequence[TopicToDelete], results: list[DeletedTopic]
+) -> tuple[list[str], Counter[bytes]]:
+    """Return the names requested once, and the count of each id; add results for invalid
+    entries.
+    """
+    for topic in asked:
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            nothing = Refusal(
+                ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
+            )
+            results.append(DeletedTopic(name=None, topic_id=ZERO_UUID, refusal=nothing))
+        elif topic.name is not None and topic.topic_id != ZERO_UUID:
+            both = Refusal(
+                ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+            )
+            results.append(DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=both))
+    names = Counter(
+        topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID
+    )
+    ids = Counter(
+        topic.topic_id for topic in asked if topic.name is None and topic.topic_id != ZERO_UUID
+    )
+    twice_by_id = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    twice_by_name = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results += [
+        DeletedTopic(name=name, topic_id=ZERO_UUID, refusal=twice_by_name)
+        for name, count in names.items()
+        if count > 1
+    ]
+    results += [
+        DeletedTopic(name=None, topic_id=topic_id, refusal=twice_by_id)
+        for topic_id, count in ids.items()
+        if count > 1
+    ]
+    return [name for name, count in names.items() if count == 1], ids

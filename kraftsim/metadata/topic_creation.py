@@ -7,7 +7,7 @@ Source: kafka.server.DefaultAutoTopicCreationManager.
 from collections.abc import Iterable
 from typing import Protocol
 
-from kraftsim.metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES

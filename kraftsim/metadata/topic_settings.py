@@ -15,7 +15,7 @@ from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.rules_append import AppendRules
 from kraftsim.partitions.rules_cleaning import CleaningRules
 from kraftsim.partitions.rules_log import RetentionRules, SegmentSettings
-from kraftsim.partitions.rules_topic_names import (
+from kraftsim.partitions.rules_topic_configs import (
     append_rules,
     cleaning_rules,
     converts_down,

@@ -33,7 +33,7 @@ from kraftsim.migration.rules_driver import (
 from kraftsim.migration.zookeeper_copy import CopyAborted, CopyingController, ZookeeperCopy
 from kraftsim.migration.zookeeper_side import REFUSALS, ZookeeperSide
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
 from kraftsim.server.config import NodeConfig

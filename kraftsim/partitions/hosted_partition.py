@@ -3,7 +3,8 @@
 Source: kafka.cluster.Partition.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Refusal
@@ -18,6 +19,7 @@ from kraftsim.partitions.rules_leader import LeaderState
 from kraftsim.partitions.rules_replica import NO_REMOTE_OFFSET, PartitionReplica
 from kraftsim.producer_state.rules_entries import Duplicate, ProducerStateEntry
 from kraftsim.tiered_storage.rules_reading import RestartBehind
+from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchPartition, PartitionData
 from protocol.records.batches import RecordBatch, split_batches
 from protocol.records.malformed_batches import MalformedBatch
@@ -354,3 +356,42 @@ class HostedPartition:
         (log.flush.interval.messages).
         """
         return self.log.log_end_offset - self.log.flushed_offset >= self.settings.flush_messages
+
+
+# --------------------------------------------------------------------------------------------------
+# Loads a coordinator partition: reads the whole log, one buffer at a time, and yields to other
+# tasks in between
+#
+# Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets,
+# TransactionStateManager.loadTransactionMetadata.
+
+
+async def read_back(
+    hosted: HostedPartition,
+    *,
+    buffer_size: int,
+    is_wanted: Callable[[], bool],
+    replay: Callable[[RecordBatch], None],
+) -> int:
+    """Replay a log from its start to its end, and return the next offset. Raises OSError.
+
+    Markers can be appended during loading: when this returns, everything in the log has been
+    replayed. A batch that cannot be read ends the loading, and the batches before it are kept, as
+    in Kafka; loading also ends when `is_wanted` returns False.
+    """
+    log = hosted.log
+    offset = log.log_start_offset
+    try:
+        while offset < log.log_end_offset and is_wanted():
+            read = log.read(offset, buffer_size, log.log_end_offset)
+            next_offset = offset
+            for batch in split_batches(read):
+                replay(batch)
+                next_offset = batch.next_offset
+            if next_offset == offset:
+                break
+            offset = next_offset
+            await asyncio.sleep(0)
+    except MalformedMessage:
+        pass
+    return offset

@@ -19,20 +19,19 @@ from kraftsim.partitions.checkpoints import Checkpoints
 from kraftsim.partitions.directory_assignments import DirectoryAssignments
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.log_cleaner import LogCleaner
+from kraftsim.partitions.log_cleaner import LogCleaner, RetentionUpkeep
 from kraftsim.partitions.log_directories import LogDirectories
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.log_directory import PartitionKey as PartitionKey
 from kraftsim.partitions.partition_opening import PartitionParts, open_partition
 from kraftsim.partitions.replica_moves import ReplicaMoves
 from kraftsim.partitions.replication import Replication
-from kraftsim.partitions.retention_upkeep import RetentionUpkeep
 from kraftsim.partitions.rules_leader import LeaderAndIsrState, LeaderRules
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
-from kraftsim.server.bounded_concurrency import at_once
 from kraftsim.server.events import DiskFailed, LogDirectoryFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from kraftsim.server.shell import NodeShell
+from kraftsim.server.tasks import at_once
 from protocol.metadata.settings import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.storage.file_names import (
     PARTITION_METADATA,

@@ -199,3 +199,50 @@ class ProducerSnapshots:
         if offset in self._offsets:
             self._offsets.remove(offset)
             self._disk.remove(self._path(offset))
+
+
+# --------------------------------------------------------------------------------------------------
+# Producer snapshots of brokers before 2.8: only those of the last two segments are kept
+#
+# Such a broker leaves most segments without snapshots, which are missing only when the segments
+# are copied to remote storage.
+# Source: KAFKA-9393; kafka.log.ProducerStateManager.deleteSnapshotsBefore,
+# Log.deleteSnapshotsAfterRecoveryPointCheckpoint of 2.7.
+
+KEPT = 2
+
+
+class NewestSnapshots(ProducerSnapshots):
+    """Deletes older snapshots whenever one is taken."""
+
+    def take(self, state: ProducerStateManager, offset: int, *, is_replaced: bool = False) -> bool:
+        """Write the state, and delete all but the last two."""
+        is_taken = super().take(state, offset, is_replaced=is_replaced)
+        self.remove_at(self.offsets[:-KEPT])
+        return is_taken
+
+
+# --------------------------------------------------------------------------------------------------
+# Restores producer state by replaying only the segments that can matter: producers in segments
+# older than producer.id.expiration.ms have expired
+#
+# The proposal of empty producer snapshots calls it the ideal solution where all snapshots are
+# lost: recovery starts at the oldest segment with a record of that period. A producer without a
+# record since then has expired, unless it has an open transaction, which never expires.
+# Source: KAFKA-15195 (the ideal solution of the proposal, which was never implemented).
+
+
+class BoundedReplay(ProducerSnapshots):
+    """Skips segments without a record younger than the expiration."""
+
+    def first_to_replay(self, state: ProducerStateManager, log: PartitionLog, covered: int) -> int:
+        """Start at the oldest relevant segment, unless a snapshot covers more."""
+        oldest_ms = self._world.clock.wall_ms() - state.expiration_ms
+        young = (each.base_offset for each in log.segments if each.max_timestamp > oldest_ms)
+        return max(covered, next(young, log.base_offsets[-1]))
+
+    def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
+        """Return False: a log without snapshots has lost them and is replayed, even after a clean
+        shutdown.
+        """
+        return False

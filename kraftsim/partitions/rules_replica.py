@@ -30,7 +30,7 @@ from kraftsim.partitions.rules_conversion import (
     converted,
     recompressed,
 )
-from kraftsim.partitions.rules_follower import Following, ReplicaEvents
+from kraftsim.partitions.rules_follower import Following
 from kraftsim.partitions.rules_leader import (
     After,
     Eligible,
@@ -40,6 +40,7 @@ from kraftsim.partitions.rules_leader import (
     LeaderState,
 )
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, LeaderEpochs
+from kraftsim.partitions.rules_replica_events import ReplicaEvents
 from kraftsim.producer_state.rules_entries import Duplicate
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.errors import ErrorCode

@@ -27,7 +27,7 @@ docstring explains why one queue makes durability and order correct. The path of
     raft_node, metadata_store      hold the queue until `quorum-state` is on disk; then the response
                                    leaves
 
-A Fetch is different, as it may wait: `controller_handlers/k01_fetch` and `waiting_fetches` ask
+A Fetch is different, as it may wait: `controller_handlers/k01_fetch` and `quorum_requests` ask
 `rules_serving.fetch_outcome` whether the logs agree, and keep the request until there are records
 (for a voter) or commits (for an observer). Committed batches go to a `MetadataListener`: that of a
 controller replays them into its state, that of a broker into its image (`kraftsim/metadata`).
@@ -38,10 +38,10 @@ when it is appended, committed or not, and is reverted with a truncation. A vote
 must not pose as its former self: with kraft.version 1 voters are keyed by directory id. A sole
 voter passes through three roles in one poll, and needs one write for them.
 
-Releases. Pre-votes since 4.0. Messages are built in the latest version, and `old_versions` removes
-what an older peer lacks. kraft.version 0 has its voters in the configuration, 1 in the log; a
-quorum becomes dynamic when it is formatted.
+Releases. Pre-votes since 4.0. Messages are built in the latest version, and `rules_messages`
+removes what an older peer lacks. kraft.version 0 has its voters in the configuration, 1 in the log;
+a quorum becomes dynamic when it is formatted.
 
 Read `rules_roles`, `rules_quorum`, `rules_elections`, `rules_leading`, `rules_following`, then
-`rules_log` for the effects and `raft_node` for their execution.
+`rules_effects` and `raft_node` for their execution.
 """

@@ -13,19 +13,13 @@ from dataclasses import dataclass
 from kraftsim.partitions.log import FlushedRecordsMissing, PartitionLog
 from kraftsim.partitions.rules_log import LeaderEpochs, SegmentSettings
 from kraftsim.raft.events import MetadataWritten, QuorumStateStored, SnapshotFetched
-from kraftsim.raft.metadata_directory import metadata_world
-from kraftsim.raft.rules_log import (
-    FORMAT_SNAPSHOT,
-    RaftLog,
-    SnapshotId,
-    VoterHistory,
-    VoterSet,
-    voter_set_of,
-)
+from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
+from kraftsim.raft.rules_voters import VoterHistory, VoterSet, voter_set_of
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.events import DiskFailed
+from kraftsim.server.identity import metadata_world
 from kraftsim.world.interface import Disk, World
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import RecordBatch, split_batches

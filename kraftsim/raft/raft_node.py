@@ -53,29 +53,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_effects as do
 from kraftsim.raft.events import MetadataFlushed
 from kraftsim.raft.metadata_store import MetadataStore
 from kraftsim.raft.quorum_settings import static_voters
 from kraftsim.raft.raft_connections import RaftConnections
-from kraftsim.raft.rules_log import (
-    Address,
-    RaftSettings,
-    ReplicaKey,
-    SnapshotId,
-    VoterNode,
-    WriteFetched,
-    WriteLeaderChange,
-    WriteVoters,
-)
+from kraftsim.raft.rules_effects import WriteFetched, WriteLeaderChange, WriteVoters
+from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.rules_quorum import FatalQuorumError, LeadershipFactory, Quorum
 from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Leadership
+from kraftsim.raft.rules_settings import RaftSettings
+from kraftsim.raft.rules_voters import Address, ReplicaKey, VoterNode
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.server.events import DiskFailed
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.shell import NodeShell
-from kraftsim.server.signal import Signal
+from kraftsim.server.tasks import Signal
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.records.batches import RecordBatch, split_batches

@@ -10,7 +10,8 @@ from typing import assert_never
 
 from kraftsim.raft import rules_leading, rules_messages
 from kraftsim.raft.events import ElectionLost, VoteAnswered, VoteSent
-from kraftsim.raft.rules_log import EmitEvent, LogEnd, Reply
+from kraftsim.raft.rules_effects import EmitEvent, Reply
+from kraftsim.raft.rules_log import LogEnd
 from kraftsim.raft.rules_messages import VoteInput, is_settled_by_epoch
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import (

@@ -12,26 +12,27 @@ from kraftsim.raft.events import (
     SnapshotLoaded,
     VotersChanged,
 )
-from kraftsim.raft.rules_log import (
-    DYNAMIC_VOTERS,
-    STATIC_VOTERS,
-    UPDATE_VOTER_FACTOR,
-    Address,
-    DivergingEpoch,
+from kraftsim.raft.rules_effects import (
     FinishSnapshot,
     Flush,
-    ReplicaKey,
     Reply,
-    SnapshotId,
     Truncate,
-    VoterSet,
     WriteFetched,
     WriteSnapshotPiece,
-    voter_set_of,
 )
+from kraftsim.raft.rules_log import DivergingEpoch, SnapshotId
 from kraftsim.raft.rules_messages import emit_other_cluster, is_settled_by_epoch
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_roles import NEVER, Follower, SnapshotFetch
+from kraftsim.raft.rules_settings import UPDATE_VOTER_FACTOR
+from kraftsim.raft.rules_voters import (
+    DYNAMIC_VOTERS,
+    STATIC_VOTERS,
+    Address,
+    ReplicaKey,
+    VoterSet,
+    voter_set_of,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest

@@ -11,23 +11,19 @@ from msgspec import Struct
 from kraftsim.metadata.events import ControllerElected, MetadataAppended, MetadataCommitted
 from kraftsim.raft import rules_messages
 from kraftsim.raft.events import CheckQuorumFailed, LeaderLogHeld, VotersChanged
-from kraftsim.raft.rules_log import (
-    DYNAMIC_VOTERS,
-    DivergingEpoch,
+from kraftsim.raft.rules_effects import (
     Flush,
     Lead,
-    ReplicaKey,
     Reply,
-    SnapshotId,
-    VoterNode,
-    VoterSet,
     WakeFetches,
     WriteLeaderChange,
     WriteVoters,
 )
+from kraftsim.raft.rules_log import DivergingEpoch, SnapshotId
 from kraftsim.raft.rules_messages import is_settled_by_epoch
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import Leader, Leadership, Resigned
+from kraftsim.raft.rules_voters import DYNAMIC_VOTERS, ReplicaKey, VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.k53_begin_quorum_epoch import (
     BeginQuorumEpochRequest,

@@ -2,28 +2,21 @@
 into plain values.
 
 All have the fields of the latest version; encoding for an older version drops what it lacks, as in
-Kafka (`old_versions`).
+Kafka (last section).
 Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP-853, KIP-996.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from kraftsim.raft.events import LaterEpochAnswered, OtherClusterAnswered
-from kraftsim.raft.rules_log import (
-    MAX_FETCH_WAIT_MS,
-    Address,
-    DivergingEpoch,
-    Endpoints,
-    LogEnd,
-    ReplicaKey,
-    SnapshotId,
-    VoterNode,
-)
+from kraftsim.raft.rules_log import DivergingEpoch, LogEnd, SnapshotId
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_roles import SnapshotFetch
+from kraftsim.raft.rules_settings import MAX_FETCH_WAIT_MS
+from kraftsim.raft.rules_voters import Address, Endpoints, ReplicaKey, VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k52_vote as vote
@@ -31,9 +24,15 @@ from protocol.messages import k53_begin_quorum_epoch as begin
 from protocol.messages import k54_end_quorum_epoch as end
 from protocol.messages import k59_fetch_snapshot as snapshots
 from protocol.messages import k82_update_raft_voter as update
+from protocol.messages.k01_fetch import FetchRequest, FetchResponse, ReplicaState
+from protocol.messages.k52_vote import VoteRequest, VoteResponse
+from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochResponse
+from protocol.messages.k55_describe_quorum import DescribeQuorumResponse
+from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
 from protocol.schema import Message
 from protocol.storage.file_names import METADATA_TOPIC
-from protocol.uuids import METADATA_TOPIC_ID
+from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
 
 NO_LEADER = -1
 EPOCH_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -604,3 +603,52 @@ def _refuse_shape(
         len(topics) == 1 and topics[0][0].topic_name == METADATA_TOPIC and topics[0][1] == [0]
     )
     return ErrorCode.NONE if is_metadata else ErrorCode.INVALID_REQUEST
+
+
+# --------------------------------------------------------------------------------------------------
+# Downgrades messages between replicas: the rules build the latest version, and fields that an
+# older version lacks are removed here
+#
+# Source: org.apache.kafka.raft.RaftUtil, the `validVersions` of the message definitions.
+
+FIRST_FETCH_WITH_REPLICA_STATE = 15
+FIRST_VOTE_WITH_PRE_VOTE = 2
+FIRST_DESCRIBED_WITH_DIRECTORIES = 2
+FIRST_WITH_NODE_ENDPOINTS: Mapping[type, int] = {
+    FetchResponse: 17,
+    VoteResponse: 1,
+    BeginQuorumEpochResponse: 1,
+    EndQuorumEpochResponse: 1,
+    FetchSnapshotResponse: 1,
+}
+"""Fetch has the field since version 16; a quorum sets it since version 17."""
+
+
+def is_unknown_pre_vote(body: Message, version: int) -> bool:
+    """Return whether a request is a pre-vote in a version that does not support pre-votes."""
+    return (
+        isinstance(body, VoteRequest)
+        and version < FIRST_VOTE_WITH_PRE_VOTE
+        and any(part.pre_vote for topic in body.topics for part in topic.partitions)
+    )
+
+
+def fitted_request(body: Message, version: int) -> Message:
+    """Return a request in the form of a version."""
+    if isinstance(body, FetchRequest) and version < FIRST_FETCH_WITH_REPLICA_STATE:
+        body.replica_id = body.replica_state.replica_id
+        body.replica_state = ReplicaState()
+    return body
+
+
+def fitted_response(body: Message, version: int) -> Message:
+    """Return a response in the form of a version."""
+    first = FIRST_WITH_NODE_ENDPOINTS.get(type(body))
+    if first is not None and version < first:
+        body.node_endpoints = []
+    if isinstance(body, DescribeQuorumResponse) and version < FIRST_DESCRIBED_WITH_DIRECTORIES:
+        body.nodes = []
+        for partition in (partition for topic in body.topics for partition in topic.partitions):
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = ZERO_UUID
+    return body

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from kraftsim.raft.rules_log import Address, Send
+from kraftsim.raft.rules_effects import Send
+from kraftsim.raft.rules_voters import Address
 from protocol.schema import Message
 
 

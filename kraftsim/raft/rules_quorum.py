@@ -18,26 +18,16 @@ from kraftsim.raft.events import (
     RaftRoleChanged,
     VoteSent,
 )
-from kraftsim.raft.rules_log import (
-    DYNAMIC_VOTERS,
-    RETRY_BACKOFF_BASE_MS,
-    UPDATE_VOTER_FACTOR,
-    Address,
+from kraftsim.raft.rules_effects import (
     Advance,
     Effect,
     EmitEvent,
-    Endpoints,
     LeaderKnown,
     Persist,
-    RaftLog,
-    RaftSettings,
-    ReplicaKey,
     StopLeading,
-    VoterHistory,
-    VoterNode,
-    VoterSet,
     WakeFetches,
 )
+from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_peers import Peers
 from kraftsim.raft.rules_roles import (
     MAY_BECOME,
@@ -50,6 +40,16 @@ from kraftsim.raft.rules_roles import (
     Resigned,
     Role,
     Unattached,
+)
+from kraftsim.raft.rules_settings import RETRY_BACKOFF_BASE_MS, UPDATE_VOTER_FACTOR, RaftSettings
+from kraftsim.raft.rules_voters import (
+    DYNAMIC_VOTERS,
+    Address,
+    Endpoints,
+    ReplicaKey,
+    VoterHistory,
+    VoterNode,
+    VoterSet,
 )
 from protocol.schema import Message
 from protocol.storage.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter

@@ -7,10 +7,12 @@ Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.
 """
 
 from kraftsim.raft import rules_elections, rules_following, rules_leading
-from kraftsim.raft.rules_log import Effect, SnapshotId, VoterSet
+from kraftsim.raft.rules_effects import Effect
+from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraftsim.raft.rules_serving import VoterChanges
+from kraftsim.raft.rules_voters import VoterSet
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.messages.k18_api_versions import ApiVersionsResponse
 from protocol.messages.k52_vote import VoteRequest, VoteResponse

@@ -14,14 +14,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from kraftsim.raft.rules_log import (
-    OBSERVER_SESSION_MS,
-    Endpoints,
-    RaftLog,
-    ReplicaKey,
-    SnapshotId,
-    VoterSet,
-)
+from kraftsim.raft.rules_log import RaftLog, SnapshotId
+from kraftsim.raft.rules_settings import OBSERVER_SESSION_MS
+from kraftsim.raft.rules_voters import Endpoints, ReplicaKey, VoterSet
 
 UNKNOWN_TIME: Final = -1
 

@@ -13,19 +13,12 @@ from msgspec import Struct
 
 from kraftsim.raft import rules_leading, rules_messages
 from kraftsim.raft.events import HighWatermarkReported
-from kraftsim.raft.rules_log import (
-    DYNAMIC_VOTERS,
-    FORMAT_SNAPSHOT,
-    NEW_VOTER_FETCH_MS,
-    Address,
-    DivergingEpoch,
-    ReplicaKey,
-    Reply,
-    SnapshotId,
-    VoterNode,
-)
+from kraftsim.raft.rules_effects import Reply
+from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, DivergingEpoch, SnapshotId
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import NEVER, Leader, Leadership, ReplicaProgress
+from kraftsim.raft.rules_settings import NEW_VOTER_FETCH_MS
+from kraftsim.raft.rules_voters import DYNAMIC_VOTERS, Address, ReplicaKey, VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k55_describe_quorum as describe

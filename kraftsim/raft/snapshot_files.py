@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kraftsim.raft.rules_log import DYNAMIC_VOTERS, FORMAT_SNAPSHOT, SnapshotId, VoterSet
+from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, SnapshotId
+from kraftsim.raft.rules_voters import DYNAMIC_VOTERS, VoterSet
 from kraftsim.world.interface import Disk, File
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import RecordBatch, build_batch, split_batches

@@ -27,10 +27,10 @@ The path of a request:
     purgatory, pump      where deferred responses wait, and effects of rules are executed
     connection           encodes, and writes all responses of a turn at once
 
-A request with many entries takes another way: `slices` cuts it, `large_requests` serves one slice a
-turn, and `turns` lets large requests take turns, whichever connection they came from. A request
-that only the controller can decide is wrapped in an Envelope (`forwarding`), and its response is
-passed on unchanged; `forwarded` lists them.
+A request with many entries takes another way: `slices` cuts it and lets large requests take turns,
+whichever connection they came from; `large_requests` serves one slice a turn. A request that only
+the controller can decide is wrapped in an Envelope, and its response is passed on unchanged;
+`forwarding` does it, and lists these APIs.
 
 `broker` and `controller` wire the concerns together, start them and stop them in order. A node
 never compares releases: `parts` selects the class of each replaceable rule once, by the traits of

@@ -29,21 +29,21 @@ from kraftsim.server.api_offer import ApiOffer, spoken_versions
 from kraftsim.server.call import Handler
 from kraftsim.server.client_quotas import ClientQuotas, throttled
 from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeStopped
-from kraftsim.server.forwarded import broker_handlers
+from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.identity import load_identity, random_uuid
 from kraftsim.server.listeners import Listeners
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
-from kraftsim.server.security.acl_requests import parsing_rules
 from kraftsim.server.security.rights import guarded
 from kraftsim.server.serving_broker import BrokerAddress
 from kraftsim.server.shell import NodeShell
-from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
+from kraftsim.server.with_rules import parsing_rules
 from kraftsim.tiered_storage.store_settings import METADATA_TOPIC
 from kraftsim.tiered_storage.tiered_storage import TieredStorage
 from kraftsim.transactions.transaction_coordinator import TransactionCoordinator

@@ -8,6 +8,7 @@ Source: KIP-13, KIP-124, KIP-219, kafka.server.{ClientQuotaManager, ClientReques
 RequestHandlerHelper}.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
@@ -15,7 +16,6 @@ from typing import Final, Protocol, TypeVar, cast
 
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.muting import mute
 from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Limit, Sharers, WindowedRate
 from kraftsim.world.interface import Clock, World
 from protocol.api_keys import ApiKey
@@ -184,3 +184,14 @@ def _is_exempt(call: Call) -> bool:
         if call.api_version >= FIRST_FETCH_WITH_REPLICA_STATE
         else request.replica_id
     ) >= 0
+
+
+# --------------------------------------------------------------------------------------------------
+# Mutes a connection: the throttling of clients above a quota (KIP-219)
+
+
+def mute(call: Call, pause_ms: int) -> None:
+    """Read no requests of a client until the pause is over: later requests wait."""
+    connection = call.connection
+    connection.pause_writing()
+    asyncio.get_running_loop().call_later(pause_ms / 1000, connection.resume_writing)

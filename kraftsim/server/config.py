@@ -14,11 +14,31 @@ from posixpath import normpath
 from typing import cast
 
 from kraftsim.metadata.rules_config_definitions import COMPRESSIONS
+from kraftsim.metadata.rules_config_releases import all_broker_settings
 from kraftsim.partitions.rules_leader import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from kraftsim.producer_state.rules_entries import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
 from kraftsim.server.config_keys import (
+    ANNOUNCED_WINDOW,
+    AS_RELEASED,
+    BLOCK_CHANNELS,
+    BY_API_VERSIONS,
+    BY_INIT_PRODUCER_ID,
+    BY_PRODUCE,
+    EAGER,
+    ENDING,
+    EVERY_SEGMENT,
+    FIVE_BATCHES,
     INT64_MAX,
+    LAST_ID,
+    LATEST_BATCH,
+    LATEST_BATCH_46,
     NAME_KEY,
+    NEWEST_TWO,
+    ON_DEMAND,
+    REPEATING,
+    REPLAY_YOUNGER,
+    RESIZABLE,
+    UNKNOWN_PRODUCERS,
     ConfigError,
     addresses,
     assignors,
@@ -47,7 +67,6 @@ from kraftsim.server.config_values import (
     with_fallbacks,
     with_release_defaults,
 )
-from kraftsim.server.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.server.endpoints import (
     InitialController,
     ListenerEndpoint,
@@ -61,27 +80,6 @@ from kraftsim.server.security.listener_settings import (
     check_listeners,
     check_security,
     is_listener_key,
-)
-from kraftsim.server.variant_names import (
-    ANNOUNCED_WINDOW,
-    AS_RELEASED,
-    BLOCK_CHANNELS,
-    BY_API_VERSIONS,
-    BY_INIT_PRODUCER_ID,
-    BY_PRODUCE,
-    EAGER,
-    ENDING,
-    EVERY_SEGMENT,
-    FIVE_BATCHES,
-    LAST_ID,
-    LATEST_BATCH,
-    LATEST_BATCH_46,
-    NEWEST_TWO,
-    ON_DEMAND,
-    REPEATING,
-    REPLAY_YOUNGER,
-    RESIZABLE,
-    UNKNOWN_PRODUCERS,
 )
 from kraftsim.zookeeper.mode_settings import check_zookeeper, with_node_id
 
@@ -766,3 +764,14 @@ def _check_roles(config: NodeConfig) -> None:
             f"node.id: {config.node_id} is a controller in controller.quorum.voters, so no "
             "broker can have it"
         )
+
+
+# --------------------------------------------------------------------------------------------------
+# Kafka settings that are accepted, so that real property files can be used, but have no effect
+#
+# They are the settings of all releases that no field of `NodeConfig` and no listener declares;
+# reference/settings.md lists them.
+# Source: the generated rows of kraftsim/metadata/config_facts.
+
+KEYS_WITHOUT_EFFECT = all_broker_settings()
+"""Callers remove the declared ones."""

@@ -28,8 +28,8 @@ waits, the socket is not read (`_adjust_reading`), and the peer's TCP window fil
 its own that uses memory as bytes arrive (`LargeFrames`). Output: the transport calls
 `pause_writing` while the peer does not read, and then nothing more is served; a pass writes when
 `UNWRITTEN_BYTES_MAX` are pending, as thousands of small requests can ask for megabytes each.
-Throttling is the same mechanism: a quota pauses the connection (`muting.mute`), as Kafka mutes a
-channel.
+Throttling is the same mechanism: a quota pauses the connection (`client_quotas.mute`), as Kafka
+mutes a channel.
 
 Fairness. All connections share one loop, so none may hold it: after `TURN_NS` the rest of the
 frames waits for the next turn (`ends_turn`), which runs after everything that is ready on the loop.
@@ -77,7 +77,6 @@ from kraftsim.server.call import (
     NoAnswer,
     without_records,
 )
-from kraftsim.server.client_names import ClientNames, ClientOf
 from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
@@ -88,7 +87,7 @@ from kraftsim.server.events_connections import (
 from kraftsim.server.failed_answers import answer_instead, encoding_failed
 from kraftsim.server.file_sender import FileSender, holds_slices, read_slices
 from kraftsim.server.frame_server import NO_HEAD, FrameServer
-from kraftsim.server.inbox import Buffer, Inbox
+from kraftsim.server.inbox import Buffer, ClientNames, ClientOf, Inbox
 from kraftsim.server.large_frames import LargeFrames
 from kraftsim.server.rules_authentication import ANONYMOUS
 from kraftsim.server.security.sasl_gate import SaslGate

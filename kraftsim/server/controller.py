@@ -18,6 +18,7 @@ from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
 from kraftsim.metadata.active_only import for_active_controller
 from kraftsim.metadata.events import ControllerResigned
+from kraftsim.metadata.metadata_publisher import parsed_records
 from kraftsim.metadata.metadata_writer import MetadataWriter
 from kraftsim.metadata.partition_upkeep import elect_leaders
 from kraftsim.metadata.rules_controller_state import ControllerState
@@ -33,34 +34,37 @@ from kraftsim.metadata.rules_registries import Registries
 from kraftsim.metadata.rules_versions import FEATURE, FIRST_WITH_FEATURE_RECORDS, KRAFT_VERSION
 from kraftsim.migration.migration import Migration
 from kraftsim.producer_ids.controller import BlockLimits
-from kraftsim.raft.formatting import format_if_new
-from kraftsim.raft.metadata_directory import metadata_world
-from kraftsim.raft.parsed_records import parsed_records
-from kraftsim.raft.quorum_settings import raft_settings
+from kraftsim.raft.quorum_requests import WaitingFetches
+from kraftsim.raft.quorum_settings import format_if_new, raft_settings
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.raft.snapshotting import Snapshotting
-from kraftsim.raft.waiting_fetches import WaitingFetches
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED
 from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.server.call import Call, Handler
+from kraftsim.server.client_quotas import mute
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeReady, NodeStopped
-from kraftsim.server.identity import load_identity, load_metadata_identity, random_uuid
+from kraftsim.server.identity import (
+    load_identity,
+    load_metadata_identity,
+    metadata_world,
+    random_uuid,
+)
 from kraftsim.server.listeners import Listeners
 from kraftsim.server.mutation_quotas import MutationQuotas
-from kraftsim.server.muting import mute
 from kraftsim.server.own_registration import OwnRegistration
 from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Sharers, WindowedRate
-from kraftsim.server.security.acl_requests import parsing_rules
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.server.security.rights import guarded
 from kraftsim.server.shell import NodeShell
+from kraftsim.server.with_rules import parsing_rules
 from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage

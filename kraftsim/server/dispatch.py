@@ -36,7 +36,7 @@ because of its records, which cost little (`FRAME_BYTES_MAX_OF`; a handler that 
 so in a thread). A short request may ask for many rows: if its `Slices` have weights, it is weighed
 from `WEIGHED_REQUEST_BYTES` on, before it is served. What is too large for a turn becomes a
 `LargeRequest`: decoded in a thread, served in slices if its entries are independent, one slice in a
-turn of the loop for all large requests of the node together (`turns`). Slices have a fixed number
+turn of the loop for all large requests of the node together (`Turns`). Slices have a fixed number
 of entries and do not depend on a clock, so that a seed gives the same run.
 
 Versions. Kafka closes the connection for an API or a version that it does not serve, with one
@@ -68,9 +68,8 @@ from typing import Final, Generic, TypeVar, cast
 
 from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Handler, reason_of
-from kraftsim.server.client_names import CLIENT_ID_POSITION
 from kraftsim.server.frame_server import ServedConnection
-from kraftsim.server.inbox import Buffer
+from kraftsim.server.inbox import CLIENT_ID_POSITION, Buffer
 from kraftsim.server.large_requests import LargeRequest
 from kraftsim.server.slices import LARGE_REQUEST_BYTES
 from protocol.api_keys import ApiKey

@@ -7,14 +7,25 @@ DefaultKafkaPrincipalBuilder.
 
 import ipaddress
 from collections.abc import Callable
-from typing import Protocol
+from typing import Never, Protocol
 
-from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Failed, reason_of
+from kraftsim.catalogue import Catalogue
+from kraftsim.server.call import (
+    Answer,
+    Call,
+    Closing,
+    Deferred,
+    Encoded,
+    Failed,
+    Handler,
+    reason_of,
+)
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.outbound import NoCommonVersion
 from kraftsim.server.rules_authentication import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kraftsim.server.rules_authentication import Principal
 from kraftsim.server.shell import NodeShell
+from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import DefaultPrincipalData, build_principal
@@ -120,3 +131,43 @@ def _packed_address(peer: str) -> bytes:
         return ipaddress.ip_address(peer.rpartition(":")[0]).packed
     except ValueError:
         return LOOPBACK_ADDRESS
+
+
+# --------------------------------------------------------------------------------------------------
+# The APIs that a broker serves: those with a handler here, and those that it forwards to the
+# controller
+#
+# A forwardable API that has a handler on the controller and none here is forwarded. If no
+# controller is available, the broker responds with the error response of the controller's own
+# handler.
+# Source: KIP-590, kafka.server.KafkaApis.{maybeForwardToController, forwardToControllerOrFail}.
+
+FORWARDED = FORWARDABLE - {ApiKey.ALLOCATE_PRODUCER_IDS}
+"""AllocateProducerIds is for brokers only; a client's request is not forwarded."""
+
+
+def broker_handlers() -> tuple[Handler[Never], ...]:
+    """Return the handlers of a broker in the order of their file names, its own first.
+
+    What each uses of its broker is known to its file only: tests/node/test_handler_types.py shows
+    that a broker has it.
+    """
+    own: tuple[Handler[Never], ...] = Catalogue(
+        "kraftsim.*.broker_handlers", "HANDLER", Handler
+    ).all()
+    served = [handler.key for handler in own]
+    on_controllers = Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all()
+    return own + tuple(
+        _forwarding_handler(handler.key, handler.refuse)
+        for handler in on_controllers
+        if handler.key in FORWARDED and handler.key not in served and handler.refuse is not None
+    )
+
+
+def _forwarding_handler(key: ApiKey, refuse: Refuse) -> Handler[ForwardingNode]:
+    def handle(broker: ForwardingNode, call: Call) -> Deferred:
+        later = Deferred()
+        broker.forwarding.forward(call, later, refuse)
+        return later
+
+    return Handler(key=key, handle=handle, refuse=refuse)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from kraftsim.server.call import Answer, Call, Connection, Deferred
-from kraftsim.server.client_names import ClientOf
-from kraftsim.server.inbox import Buffer
+from kraftsim.server.inbox import Buffer, ClientOf
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.errors import ErrorCode

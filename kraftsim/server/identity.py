@@ -12,7 +12,6 @@ kafka.server.KafkaRaftServer.initializeLogDirs.
 import posixpath
 from dataclasses import replace
 
-from kraftsim.raft.metadata_directory import metadata_world
 from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.server.config import NodeConfig
@@ -219,3 +218,15 @@ async def _format(
     )
     await world.disk.replace(META_PROPERTIES, build_meta_properties(meta))
     return directory_id or NO_DIRECTORY_ID
+
+
+# --------------------------------------------------------------------------------------------------
+# The directory of the metadata log and quorum state: the first log directory, unless
+# `metadata.log.dir` is set
+#
+# Source: kafka.server.KafkaConfig.metadataLogDir, kafka.raft.KafkaRaftManager.
+
+
+def metadata_world(world: World, config: NodeConfig) -> World:
+    """Return the world of a node with the metadata log directory as its disk."""
+    return world.elsewhere(config.metadata_directory) if config.has_metadata_directory else world

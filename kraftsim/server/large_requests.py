@@ -30,8 +30,7 @@ from kraftsim.server.call import (
 )
 from kraftsim.server.failed_answers import ANSWERED, encoding_failed
 from kraftsim.server.shell import NodeShell
-from kraftsim.server.slices import ENTRIES_PER_SLICE, SlicePart, Slices
-from kraftsim.server.turns import Turns
+from kraftsim.server.slices import ENTRIES_PER_SLICE, SlicePart, Slices, Turns
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

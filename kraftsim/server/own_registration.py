@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from protocol.errors import ErrorCode
 from protocol.messages.k70_controller_registration import (

@@ -29,10 +29,8 @@ from kraftsim.metadata.rules_image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.migration.rules_driver import MigrationDriver
 from kraftsim.migration.zookeeper_copy import ZookeeperCopy
 from kraftsim.migration.zookeeper_side import ZookeeperSide
-from kraftsim.partitions.aborted_lists import AbortedLists
-from kraftsim.partitions.bounded_replay import BoundedReplay
-from kraftsim.partitions.newest_snapshots import NewestSnapshots
-from kraftsim.partitions.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.fetch_responses import AbortedLists
+from kraftsim.partitions.producer_snapshots import BoundedReplay, NewestSnapshots, ProducerSnapshots
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_ids.rules_allocation import (
     LastIdProducerIdControl,
@@ -98,9 +96,7 @@ from kraftsim.releases.traits import (
     WITHOUT_ZOOKEEPER,
 )
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.rules_authorization import KnownRights
-from kraftsim.server.variant_names import (
+from kraftsim.server.config_keys import (
     ANNOUNCED_WINDOW,
     AS_RELEASED,
     EAGER,
@@ -115,7 +111,9 @@ from kraftsim.server.variant_names import (
     REPLAY_YOUNGER,
     RESIZABLE,
     UNKNOWN_PRODUCERS,
+    ConfigError,
 )
+from kraftsim.server.rules_authorization import KnownRights
 from kraftsim.tiered_storage.rules_copying import REMEDIES, ChecksSnapshotFirst, SnapshotRemedy
 from kraftsim.transactions.marker_sender import MarkerSender
 from kraftsim.transactions.rules_coordinator import (

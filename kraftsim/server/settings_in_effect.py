@@ -14,9 +14,8 @@ from kraftsim.metadata.quorum_source import CORDONED
 from kraftsim.metadata.rules_config_releases import LINES, config_tables
 from kraftsim.metadata.rules_described_configs import SYNONYMS
 from kraftsim.metadata.topic_settings import settings_of
-from kraftsim.server.config import declared_keys
+from kraftsim.server.config import KEYS_WITHOUT_EFFECT, declared_keys
 from kraftsim.server.config_values import CONSUMER_BOUNDS, OLDER_NAMES
-from kraftsim.server.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.server.security.listener_settings import (
     JAAS,
     TLS_KEYS,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import DiskFailed, NodeFailed, NodeStarted
 from kraftsim.server.security.node_security import NodeSecurity
+from kraftsim.server.slices import Turns
 from kraftsim.server.tasks import NodeTasks
-from kraftsim.server.turns import Turns
 from kraftsim.world.interface import World
 
 

@@ -3,12 +3,13 @@
 Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager.
 """
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_registries import Registries
-from kraftsim.server.call import Answer, Call, Deferred
+from kraftsim.server.call import Answer, Call, Closing, Deferred, Handler
 from kraftsim.server.identity import random_uuid
 from kraftsim.server.rules_authorization import (
     KnownRights,
@@ -17,8 +18,10 @@ from kraftsim.server.rules_authorization import (
     decide_create_rules,
     decide_delete_rules,
     holds_filters,
+    holds_unknown,
 )
 from kraftsim.server.without_security import create_acls
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import (
     AclDescription,
@@ -142,3 +145,29 @@ def _matching(rule: Rule) -> DeleteAclsMatchingAcl:
         operation=rule.operation,
         permission_type=rule.permission_type,
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# ACL requests that Kafka fails to parse: one with UNKNOWN in an enumeration closes its
+# connection, before authorization
+#
+# Source: org.apache.kafka.common.requests.{CreateAclsRequest, DeleteAclsRequest,
+# DescribeAclsRequest}.
+
+N = TypeVar("N")
+ABOUT_RULES: Final = frozenset({ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS})
+WHY: Final = "an access rule or filter holds UNKNOWN elements"
+
+
+def parsing_rules(handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
+    """Return handlers in which ACL requests close the connection for what Kafka fails to parse."""
+    return tuple(
+        _parsing(handler) if handler.key in ABOUT_RULES else handler for handler in handlers
+    )
+
+
+def _parsing(handler: Handler[N]) -> Handler[N]:
+    def handle(node: N, call: Call) -> Answer | Deferred:
+        return Closing(WHY) if holds_unknown(call.body) else handler.handle(node, call)
+
+    return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)

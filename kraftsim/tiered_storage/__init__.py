@@ -28,8 +28,8 @@ The path of a copy:
 
 The path of a read: `partitions/broker_handlers/k01_fetch` notices that the offset is below the
 local log and makes a `RemoteWish`; `remote_reader` finds the segment in the catalogue, the position
-in its indexes (`rules_reading`), and reads whole batches; `remote_fetch` fills the response row. A
-follower gets OFFSET_MOVED_TO_TIERED_STORAGE instead and runs `follower_rebuild`.
+in its indexes (`rules_reading`), and reads whole batches; `tiered_storage` fills the response row.
+A follower gets OFFSET_MOVED_TO_TIERED_STORAGE instead and runs `follower_rebuild`.
 
 What is hard. Segments of several leaders overlap, because a leader may copy what its predecessor
 has copied, with other boundaries. A segment may have no producer snapshot: brokers before 2.8 kept

@@ -6,6 +6,7 @@ Source: kafka.log.remote.RemoteLogManager, KIP-405.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from kraftsim.core.decision import Refusal
@@ -29,6 +30,7 @@ from kraftsim.tiered_storage.rules_segments import SegmentCatalogue, TopicIdPart
 from kraftsim.tiered_storage.store_settings import store_location
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
+from protocol.messages.k01_fetch import AbortedTransaction, PartitionData
 from protocol.records.malformed_batches import MalformedBatch
 
 DELETION_ATTEMPTS = 20
@@ -289,3 +291,51 @@ class TieredBroker(Protocol):
     def tiered(self) -> TieredStorage | None:
         """The remote log manager; None if tiered storage is disabled."""
         ...
+
+
+# --------------------------------------------------------------------------------------------------
+# The part of a Fetch response that is read from remote storage
+#
+# Source: kafka.server.DelayedRemoteFetch, RemoteLogReader.
+
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWish:
+    """A read from an offset on with a size limit; its records go into the response row of the
+    partition.
+    """
+
+    hosted: HostedPartition
+    answer: PartitionData
+    offset: int
+    bytes_max: int
+    reads_committed: bool
+
+
+async def fill_from_remote(broker: TieredBroker, wish: RemoteWish, *, at_least_one: bool) -> int:
+    """Read the records into the response, and return their size; 0 if the read timed out."""
+    assert broker.tiered is not None, "a tiered log exists only if remote storage is enabled"
+    found = await broker.tiered.read(
+        wish.hosted,
+        wish.offset,
+        wish.bytes_max,
+        at_least_one=at_least_one,
+        reads_committed=wish.reads_committed,
+    )
+    answer = wish.answer
+    if isinstance(found, Refusal):
+        answer.error_code = found.error
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = NO_OFFSET
+        answer.aborted_transactions = None
+        return 0
+    if found is None:
+        return 0
+    answer.records = found.records
+    if wish.reads_committed:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in found.aborted
+        ]
+    return len(found.records)

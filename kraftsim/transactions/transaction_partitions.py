@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.groups.rules_timing import partition_of
-from kraftsim.metadata.internal_topics import TRANSACTION_STATE
 from kraftsim.metadata.rules_image import MetadataImage
-from kraftsim.partitions.coordinator_loading import read_back
+from kraftsim.metadata.rules_topic_names import TRANSACTION_STATE
+from kraftsim.partitions.hosted_partition import read_back
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.shell import NodeShell
 from kraftsim.transactions.coordinated_transactions import CoordinatedTransactions

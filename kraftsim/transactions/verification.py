@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
 
 from kraftsim.groups.rules_timing import partition_of
-from kraftsim.metadata.internal_topics import TRANSACTION_STATE
 from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_topic_names import TRANSACTION_STATE
 from kraftsim.partitions.events_transactions import TransactionVerified
 from kraftsim.server.outbound import NoCommonVersion, VersionRange
 from kraftsim.server.pump import Pump

@@ -243,3 +243,12 @@ class World(Protocol):
         scheduling choice in simulation.
         """
         ...
+
+
+# --------------------------------------------------------------------------------------------------
+# The content of objects to write: pieces, some of which have not been read yet
+
+
+def bytes_of(piece: Chunk | FileSlice) -> Chunk:
+    """Return the bytes of a piece, reading them if necessary. Raises OSError."""
+    return piece if isinstance(piece, bytes | bytearray | memoryview) else piece.read()

@@ -13,9 +13,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol
 
-from kraftsim.metadata.cluster_features import ClusterFeatures
 from kraftsim.metadata.events import BrokerEpochReceived
-from kraftsim.metadata.metadata_source import NO_CONTROLLER, SourceHost, SourceParts
+from kraftsim.metadata.metadata_source import (
+    NO_CONTROLLER,
+    ClusterFeatures,
+    SourceHost,
+    SourceParts,
+)
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_described_configs import ControllerNode
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
@@ -27,7 +31,7 @@ from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.producer_ids.zookeeper import ControllerBlocks, ZnodeBlocks
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer, Deferred, Failed
 from kraftsim.server.config import NodeConfig
@@ -37,9 +41,8 @@ from kraftsim.server.forwarding import Forwarding, RequestForwarder
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.release_modes import protocol_version
 from kraftsim.server.rules_authorization import KnownRights
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import GuardTable
-from kraftsim.server.security.zookeeper_guards import ZOOKEEPER_TABLE
+from kraftsim.server.security.broker_guards import ZOOKEEPER_TABLE
+from kraftsim.server.security.rights import GuardedBroker, GuardTable
 from kraftsim.zookeeper.access_watch import AccessWatch
 from kraftsim.zookeeper.broker_registration import (
     broker_znode,

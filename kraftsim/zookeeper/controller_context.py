@@ -24,7 +24,7 @@ from kraftsim.metadata.rules_registrations import (
 from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
 from kraftsim.metadata.rules_versions import ProtocolVersion
 from kraftsim.producer_ids.zookeeper import ControllerBlocks
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.server.shell import NodeShell

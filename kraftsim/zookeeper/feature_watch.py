@@ -7,7 +7,7 @@ Source: kafka.server.FinalizedFeatureChangeListener (2.7), KIP-584.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.metadata.cluster_features import ClusterFeatures
+from kraftsim.metadata.metadata_source import ClusterFeatures
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.server.api_offer import NO_FEATURES_EPOCH, FinalizedFeatures
 from kraftsim.world.interface import World

@@ -16,11 +16,10 @@ from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_versions import FEATURE, KRAFT_VERSION
 from kraftsim.migration.events import MetadataCopyForgotten
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH
-from kraftsim.raft.metadata_directory import metadata_world
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address, VoterNode
+from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.server.controller_channel import ActiveController
-from kraftsim.server.identity import METADATA_DIRECTORY
+from kraftsim.server.identity import METADATA_DIRECTORY, metadata_world
 from kraftsim.server.lifecycle import Lifecycle
 from kraftsim.server.registration import Registration
 from kraftsim.zookeeper.broker_mode import ZookeeperHost, ZookeeperMode

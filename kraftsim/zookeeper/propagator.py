@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.rules_control_requests import ControlRequest, ToBroker

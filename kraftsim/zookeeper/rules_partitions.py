@@ -15,12 +15,9 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_controller_state import ControllerState
-from kraftsim.metadata.rules_registrations import (
-    PartitionRegistration,
-    partition_record,
-    why_name_is_invalid,
-)
+from kraftsim.metadata.rules_registrations import PartitionRegistration, partition_record
 from kraftsim.metadata.rules_registries import Registries
+from kraftsim.metadata.rules_topic_names import why_name_is_invalid
 from kraftsim.metadata.rules_topic_table import RandomSource, Topic, place_replicas
 from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from protocol.errors import ErrorCode

@@ -19,9 +19,9 @@ from kraftsim.metadata.rules_registrations import (
     partition_of,
     partition_record,
     registration_of,
-    why_name_is_invalid,
 )
 from kraftsim.metadata.rules_registries import MetadataRecord
+from kraftsim.metadata.rules_topic_names import why_name_is_invalid
 from kraftsim.metadata.rules_versions import MetadataLevel
 from kraftsim.zookeeper.rules_control_requests import derived_topic_id, is_derived
 from protocol.errors import ErrorCode

@@ -43,7 +43,7 @@ class RequestInterceptor(Protocol):
 
 
 class ZookeeperServer:
-    """Implements `kraftsim.server.node.Node`."""
+    """Implements `kraftsim.cluster.launch.Node`."""
 
     def __init__(self, world: World, settings: ZookeeperSettings) -> None:
         self.world = world

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from kraftsim.events.event import Event
+from kraftsim.events.event import Event, LineEncoder, event_file_name
 from kraftsim.invariants.invariant import Envelope
 from kraftsim.invariants.oracle import Oracle
 from kraftsim.invariants.verdict import Outcome, Verdict
-from kraftsim.world.event_log import LineEncoder, file_name
 
 STEP_NS = 1_000
 LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
@@ -57,7 +56,7 @@ class History:
         lines: dict[str, list[bytes]] = {}
         for envelope, event in self.events:
             encoder = LineEncoder(self.run, envelope.node, envelope.incarnation)
-            lines.setdefault(file_name(envelope.node, envelope.incarnation), []).append(
+            lines.setdefault(event_file_name(envelope.node, envelope.incarnation), []).append(
                 encoder.line(envelope.n, envelope.t_ns, 0, event)
             )
         for name, content in lines.items():

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from kraftsim.analysis import analyze, document
-from kraftsim.analysis.analysis import SUMMARY_LINES_MAX, Analysis
+from kraftsim.analysis.analysis import SUMMARY_LINES_MAX, Analysis, RunFacts, read_run_facts
 from kraftsim.analysis.analyze import analysis_of, analyze_run
 from kraftsim.analysis.ingest import NoEvents
-from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.event_factories import acknowledged, allocated, final_log, received, returned

@@ -1,7 +1,6 @@
 """The chapter on upgrades: derived from events only, and only for runs with an upgrade."""
 
-from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, Row, upgrade_of
-from kraftsim.analysis.upgrade_tables import upgrade_html
+from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, Row, upgrade_html, upgrade_of
 from kraftsim.clients.invariants.only_retriable_errors import RETRIABLE, TIMING_OUT
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT, RPC_PRODUCER_IDS

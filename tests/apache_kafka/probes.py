@@ -17,8 +17,7 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.group_client import GroupClient, with_retries
-from kraftsim.conformance.probes.compare import Answers, compare, unexplained
-from kraftsim.conformance.probes.probe import Probe
+from kraftsim.conformance.probes.probe import Answers, Probe, compare, unexplained
 from kraftsim.conformance.probes.table import by_settings, probes, put_all, worn_names
 from kraftsim.conformance.probes.worn_steps import wear_out
 from kraftsim.conformance.target import Target

@@ -12,8 +12,8 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.conformance.expect import settled
 from kraftsim.conformance.peer import Peer
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.metadata.rules_config_releases import config_tables
 from protocol.config_resources import ConfigResourceType, ConfigSource

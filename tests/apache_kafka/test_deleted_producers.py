@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.conformance.batches import batch, produce
-from kraftsim.conformance.expect import Unmet
-from kraftsim.conformance.settle import settled
+from kraftsim.conformance.expect import Unmet, settled
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k21_delete_records import (

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from kraftsim.conformance.probes.compare import unexplained
-from kraftsim.conformance.probes.probe import Probe, are_alike
+from kraftsim.conformance.probes.probe import Probe, are_alike, unexplained
 from kraftsim.conformance.probes.table import probes
 from tests.apache_kafka.probes import ask, main, subjects
 from tools.docs.probes_page import FILE

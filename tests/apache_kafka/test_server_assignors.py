@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerGroupMember
-from kraftsim.conformance.settle import settled
+from kraftsim.conformance.expect import settled
 from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.groups.rules_assignors import uuid_hash
 from protocol.messages.k69_consumer_group_describe import (

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kraftsim.conformance.consumer_group_client import ConsumerGroupClient
+from kraftsim.conformance.expect import settled
 from kraftsim.conformance.group_client import GroupClient
 from kraftsim.conformance.k28_txn_offset_commit import fetched_offset, settles
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import TransactionClient
 from kraftsim.groups.rules_shard import GroupShard

@@ -12,8 +12,7 @@ import msgspec
 import psutil
 import pytest
 
-from kraftsim.cluster.cluster_state import read_state
-from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.directories import RunDirectory, read_state
 from kraftsim.cluster.manual_faults import FaultRequest
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.proxy.control_messages import ControlEnvelope, LiftAll, ProxyState

@@ -24,9 +24,9 @@ from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
-from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.proxy.control import ProxyClient
+from kraftsim.cluster.readiness import wait_until_answering
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.socket_fault_schedule import (
     FieldSchedule,

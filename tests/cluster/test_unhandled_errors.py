@@ -8,7 +8,7 @@ import uvloop
 
 from kraftsim.cluster.fixture import ClusterFactory
 from kraftsim.server.outbound import PeerConnection
-from kraftsim.server.unhandled_errors import report_unhandled_errors
+from kraftsim.server.tasks import report_unhandled_errors
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

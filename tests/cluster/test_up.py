@@ -14,9 +14,7 @@ import psutil
 import pytest
 
 from kraftsim.cli.main import main
-from kraftsim.cluster.cluster_state import ClusterState, write_state
-from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.directory_lock import is_locked
+from kraftsim.cluster.directories import ClusterState, RunDirectory, is_locked, write_state
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.supervise import down
 from kraftsim.lab.bugs.bug import BUGS

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
-from kraftsim.conformance.settle import settled
+from kraftsim.conformance.expect import settled
 from kraftsim.conformance.target import Target
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from tests.apache_kafka.harness import ApacheKafka

@@ -3,9 +3,8 @@
 import pytest
 
 from kraftsim.conformance.release_line import release_line_of
-from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

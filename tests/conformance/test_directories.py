@@ -9,9 +9,8 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.several_directories import REQUIREMENTS
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE

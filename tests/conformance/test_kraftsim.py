@@ -10,9 +10,8 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.release_line import release_line_of
-from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -14,9 +14,8 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
-from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from kraftsim.releases.catalogue import releases
 from tests.apache_kafka.config_facts import RELEASES

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.conformance.secured import secured_apache_kafka, secured_kraftsim, secured_zookeeper_mode

@@ -9,9 +9,8 @@ import pytest
 
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, framed, split_address
-from kraftsim.conformance.requirement import Check, Requirement, Requirements
+from kraftsim.conformance.requirement import Check, Requirement, Requirements, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse

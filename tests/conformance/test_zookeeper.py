@@ -12,9 +12,8 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
-from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import check
-from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.harness import _free_ports
 from tests.apache_kafka.migration_nodes import Znodes, wait_for

@@ -12,22 +12,15 @@ from random import Random
 
 from kraftsim.events.event import Event
 from kraftsim.partitions.rules_log import LeaderEpochs
-from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_effects as do
 from kraftsim.raft import rules_serving
 from kraftsim.raft.rules_following import take_control_records
-from kraftsim.raft.rules_log import (
-    Address,
-    RaftLog,
-    RaftSettings,
-    ReplicaKey,
-    SnapshotId,
-    VoterHistory,
-    VoterNode,
-    VoterSet,
-)
+from kraftsim.raft.rules_log import RaftLog, SnapshotId
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Leader
+from kraftsim.raft.rules_settings import RaftSettings
+from kraftsim.raft.rules_voters import Address, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest
 from protocol.messages.k18_api_versions import (

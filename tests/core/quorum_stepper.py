@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftsim.events.event import Event
-from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_effects as do
 from kraftsim.raft import rules_messages
 from kraftsim.raft.events import (
     HighWatermarkMoved,
@@ -18,7 +18,7 @@ from kraftsim.raft.events import (
     VoteAnswered,
     VotersChanged,
 )
-from kraftsim.raft.rules_log import RaftSettings
+from kraftsim.raft.rules_settings import RaftSettings
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest

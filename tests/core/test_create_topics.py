@@ -15,7 +15,7 @@ from kraftsim.metadata.rules_partitions import TopicDefaults
 from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from kraftsim.partitions.rules_append import AppendRules
 from kraftsim.partitions.rules_log import SegmentSettings
-from kraftsim.partitions.rules_topic_names import append_rules, segment_settings
+from kraftsim.partitions.rules_topic_configs import append_rules, segment_settings
 from protocol.config_resources import ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (

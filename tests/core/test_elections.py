@@ -5,11 +5,11 @@ Source: KIP-595, KIP-996.
 
 import pytest
 
+from kraftsim.raft import rules_effects as do
 from kraftsim.raft import rules_elections
-from kraftsim.raft import rules_log as do
-from kraftsim.raft.rules_log import RaftSettings
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import Candidate, Leader, Prospective
+from kraftsim.raft.rules_settings import RaftSettings
 from tests.core.quorum_harness import Harness
 
 OWN, OTHER, THIRD = 2, 1, 3

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.events.event import Event
+from kraftsim.raft import rules_effects as do
 from kraftsim.raft import rules_following, rules_leading, rules_serving
-from kraftsim.raft import rules_log as do
 from kraftsim.raft.events import MetadataReplicated, VotersChanged
-from kraftsim.raft.rules_log import DYNAMIC_VOTERS, ReplicaKey, SnapshotId
+from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.rules_messages import fetch_request
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Follower, Leader, Resigned
+from kraftsim.raft.rules_voters import DYNAMIC_VOTERS, ReplicaKey
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k59_fetch_snapshot as snapshots

@@ -5,8 +5,10 @@ seed.
 import pytest
 
 from kraftsim.raft.events import CheckQuorumFailed
-from kraftsim.raft.rules_log import RaftLog, RaftSettings, ReplicaKey, VoterNode, VoterSet
+from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_roles import Follower, Leader, Leadership
+from kraftsim.raft.rules_settings import RaftSettings
+from kraftsim.raft.rules_voters import ReplicaKey, VoterNode, VoterSet
 from tests.core.quorum_harness import Harness
 
 

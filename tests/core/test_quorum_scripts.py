@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftsim.raft.rules_log import RaftSettings
+from kraftsim.raft.rules_settings import RaftSettings
 from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest

@@ -5,8 +5,8 @@ otherwise it returns none.
 import pytest
 
 from kraftsim.raft import rules_following
-from kraftsim.raft.rules_log import RaftSettings
 from kraftsim.raft.rules_quorum import Quorum
+from kraftsim.raft.rules_settings import RaftSettings
 from tests.core.quorum_harness import Harness
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftsim.raft.rules_log import Reply, Send
+from kraftsim.raft.rules_effects import Reply, Send
 from kraftsim.raft.rules_roles import Follower, Leader
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import (

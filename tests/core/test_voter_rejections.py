@@ -6,7 +6,8 @@ Source: KIP-595, KIP-630, KafkaRaftClient.
 import pytest
 
 from kraftsim.raft import rules_elections, rules_serving
-from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, Reply, SnapshotId
+from kraftsim.raft.rules_effects import Reply
+from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, SnapshotId
 from kraftsim.raft.rules_quorum import Quorum
 from protocol.errors import ErrorCode
 from protocol.messages.k52_vote import VotePartition, VoteRequest, VoteResponse, VoteTopic

@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.cli.main import VERBS
 from kraftsim.conformance.probes.table import CHAPTERS
-from kraftsim.conformance.selection import all_requirements
+from kraftsim.conformance.requirement import all_requirements
 from protocol.messages.registry import declared_api_keys
 from tools.docs.generate import GENERATED, REFERENCE, text_of
 from tools.docs.own_settings import MEANINGS

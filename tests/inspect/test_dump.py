@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftsim.cli.main import kraftsim
-from kraftsim.inspect.dump.jackson import java_double, json_text
+from kraftsim.inspect.dump.rows import java_double, json_text
 from protocol.records.batches import build_batch
 from protocol.records.compression import Compression
 from protocol.records.message_sets import build_message_set

@@ -3,8 +3,7 @@
 import pytest
 
 from kraftsim.inspect.frames import AskedFrame
-from kraftsim.inspect.hex_text import NotHex, bytes_of_hex, is_hex_text
-from kraftsim.inspect.hexdump import hexdump
+from kraftsim.inspect.hex_text import NotHex, bytes_of_hex, hexdump, is_hex_text
 from kraftsim.inspect.lone import FoundFrame, Hint, dissect_lone
 from protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker
 from protocol.requests import response_chunks

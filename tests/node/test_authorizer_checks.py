@@ -11,13 +11,11 @@ import pytest
 from kraftsim.catalogue import Catalogue
 from kraftsim.metadata.rules_registries import Registries
 from kraftsim.server.call import NO_ANSWER, Call, Handler, NoAnswer
-from kraftsim.server.forwarded import broker_handlers
+from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.rules_authorization import Authorizer
-from kraftsim.server.security.broker_guards import BROKER_TABLE
+from kraftsim.server.security.broker_guards import BROKER_TABLE, ZOOKEEPER_TABLE
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
-from kraftsim.server.security.exempt import IN_ENVELOPE
-from kraftsim.server.security.rights import GuardTable, guarded
-from kraftsim.server.security.zookeeper_guards import ZOOKEEPER_TABLE
+from kraftsim.server.security.rights import IN_ENVELOPE, GuardTable, guarded
 from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
 
@@ -48,7 +46,7 @@ def test_every_served_api_has_an_authorizer_check_or_a_reason(
     names = [key.name for key in sorted(served - set(table.guards) - set(table.exempt))]
     assert not names, (
         "add a guard to kraftsim/server/security, or an exemption with its reason to "
-        "kraftsim/server/security/exempt.py"
+        "kraftsim/server/security/rights.py"
     )
     assert not set(table.guards) & set(table.exempt)
     assert all(table.exempt.values())

@@ -13,6 +13,7 @@ import pytest
 
 from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Deferred, Handler
+from kraftsim.server.client_quotas import mute
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
@@ -25,7 +26,6 @@ from kraftsim.server.events_connections import (
     RequestRefused,
 )
 from kraftsim.server.listeners import ListenerError, Listeners
-from kraftsim.server.muting import mute
 from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

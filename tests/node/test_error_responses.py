@@ -14,7 +14,7 @@ from kraftsim.server.broker import Broker
 from kraftsim.server.call import Call, Closing, Encoded, Handler, NoAnswer
 from kraftsim.server.connection import ServerConnection
 from kraftsim.server.controller import Controller
-from kraftsim.server.forwarded import broker_handlers
+from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.rules_authentication import ANONYMOUS
 from protocol import request_class
 from protocol.api_keys import ApiKey

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_effects as do
 from kraftsim.server.call import Answer, Call, Closing, Deferred
 from kraftsim.server.events import NodeFailed
 from kraftsim.server.events_connections import FrameReceived, MessageFailed, RequestRefused

@@ -20,8 +20,8 @@ from typing import Any, Final
 import pytest
 
 from kraftsim.core import decision
+from kraftsim.metadata import metadata_publisher
 from kraftsim.partitions.broker_handlers import k00_produce
-from kraftsim.raft import parsed_records
 from kraftsim.server import broker as broker_module
 from kraftsim.server import controller as controller_module
 from kraftsim.server import dispatch, large_requests, slices
@@ -157,7 +157,7 @@ def cluster(rights: SomeRights) -> Iterator[Cluster]:
             patched.setattr(module, "ENTRIES_PER_SLICE", SHORT_SLICE)
         patched.setattr(dispatch, "LARGE_REQUEST_BYTES", SHORT_SLICE)
         patched.setattr(decision, "ENTRIES_PER_STEP", SHORT_SLICE)
-        patched.setattr(parsed_records, "RECORDS_PER_TURN", SHORT_SLICE)
+        patched.setattr(metadata_publisher, "RECORDS_PER_TURN", SHORT_SLICE)
         patched.setattr(broker_module, "guarded", guarded)
         patched.setattr(controller_module, "guarded", guarded)
         with running_cluster(release_name=RELEASE, auto_create_topics_enable="false") as running:

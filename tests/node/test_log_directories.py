@@ -14,7 +14,7 @@ import pytest
 
 from kraftsim.server.events import LogDirectoryFailed, NodeFailed, ReplicaMoveBegan, ReplicaMoved
 from kraftsim.server.identity import NO_DIRECTORY_ID
-from kraftsim.world.relocated_world import RelocatedWorld
+from kraftsim.world.subdirectory import RelocatedWorld
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import (

@@ -11,11 +11,9 @@ from random import Random
 
 import pytest
 
-from kraftsim.partitions.bounded_replay import BoundedReplay
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.newest_snapshots import NewestSnapshots
 from kraftsim.partitions.partition_recovery import recover_partition
-from kraftsim.partitions.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.producer_snapshots import BoundedReplay, NewestSnapshots, ProducerSnapshots
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager

@@ -10,8 +10,7 @@ import pytest
 from kraftsim.partitions.broker_handlers import k01_fetch
 from kraftsim.partitions.isr_changes import IsrChanges
 from kraftsim.partitions.rules_reading import decide_read
-from kraftsim.server.bounded_concurrency import AT_ONCE, at_once
-from kraftsim.server.tasks import NodeTasks
+from kraftsim.server.tasks import AT_ONCE, NodeTasks, at_once
 from kraftsim.zookeeper.client import SessionState
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, ZnodeWrite
 from kraftsim.zookeeper.znode_writer import IN_FLIGHT_MAX, MigrationWriter

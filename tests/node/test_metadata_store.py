@@ -16,7 +16,8 @@ from random import Random
 import pytest
 
 from kraftsim.raft.metadata_store import MetadataStore, RecoveredStore
-from kraftsim.raft.rules_log import SnapshotId, VoterSet
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import VoterSet
 from kraftsim.raft.snapshot_files import (
     DamagedSnapshot,
     SnapshotFiles,

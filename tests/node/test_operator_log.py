@@ -21,7 +21,7 @@ from kraftsim.server.events import FencedByController, UnfencedByController
 from kraftsim.server.events_connections import ConnectionClosed, RequestRefused
 from kraftsim.server.operator_log import LINES_MAX, MESSAGES, NAMED_MAX, OperatorLog
 from kraftsim.world.human_log import STYLES, set_up_human_log
-from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.world import RealClock
 from tests.node.brokers import CONTROLLER_HOST, running_cluster
 
 RESERVED = {"event", "level", "t", "time", "node", "incarnation"}

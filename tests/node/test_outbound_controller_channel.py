@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.raft.rules_log import Address
+from kraftsim.raft.rules_voters import Address
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
 from kraftsim.server.outbound import NoCommonVersion, RequestTimedOut

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.server.config import NodeConfig, declared_keys
+from kraftsim.server.config import KEYS_WITHOUT_EFFECT, NodeConfig, declared_keys
 from kraftsim.server.config_keys import NAME_KEY
 from kraftsim.server.config_meanings import meaning_of
-from kraftsim.server.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.server.security.listener_settings import TLS_KEYS
 from kraftsim.server.settings_in_effect import (
     READ_BY_NAME,

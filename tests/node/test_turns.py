@@ -14,8 +14,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.listeners import Listeners
 from kraftsim.server.shell import NodeShell
-from kraftsim.server.slices import Slices
-from kraftsim.server.turns import Turns
+from kraftsim.server.slices import Slices, Turns
 from protocol.api_keys import ApiKey
 from protocol.messages.k15_describe_groups import (
     DescribedGroup,

@@ -101,7 +101,7 @@ def test_a_new_entry_is_in_its_catalogue(tree: Path, kind: str) -> None:
 
 def test_a_new_api_is_declared_and_served(tree: Path) -> None:
     program = (
-        "from kraftsim.server.forwarded import broker_handlers as handlers\n"
+        "from kraftsim.server.forwarding import broker_handlers as handlers\n"
         "from protocol.api_keys import ApiKey as Key\n"
         "from protocol.messages.registry import versions_of\n"
         "key = Key.DESCRIBE_THING\n"

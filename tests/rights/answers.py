@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 
 from kraftsim.conformance.batches import batch
+from kraftsim.conformance.expect import settled
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent
 from kraftsim.conformance.security_login import log_in
 from kraftsim.conformance.security_rights import (
@@ -21,10 +22,9 @@ from kraftsim.conformance.security_rights import (
     create,
     rule,
 )
-from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.releases.catalogue import release
-from kraftsim.server.forwarded import broker_handlers
+from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey

@@ -19,7 +19,7 @@ from kraftsim.raft.events import (
     VoteAnswered,
     VotersChanged,
 )
-from kraftsim.raft.rules_log import ReplicaKey
+from kraftsim.raft.rules_voters import ReplicaKey
 from kraftsim.server.controller import Controller
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation

@@ -9,8 +9,7 @@ import pytest
 
 from kraftsim.world.interface import Disk, File
 from kraftsim.world.simulated import FileClass, Simulation
-from kraftsim.world.simulated.disk_faults import FlushRefusal, Full, Slowness
-from kraftsim.world.simulated.file_class import file_class
+from kraftsim.world.simulated.disk_faults import FlushRefusal, Full, Slowness, file_class
 
 T = TypeVar("T")
 LOG = "t-0/00000000000000000000.log"

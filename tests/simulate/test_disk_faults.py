@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.damaged_file import sound_files
 from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.storage_faults import sound_files
 from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk
 from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed
 from kraftsim.world.interface import Disk, File

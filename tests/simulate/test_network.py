@@ -16,7 +16,7 @@ from kraftsim.world.simulated import (
     SimulationEscape,
     SimulationStopped,
 )
-from kraftsim.world.simulated.socket import SimulatedSocket
+from kraftsim.world.simulated.server import SimulatedSocket
 from tests.simulate.streams import PORT, Pair
 
 

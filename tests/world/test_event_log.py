@@ -11,7 +11,7 @@ import pytest
 from kraftsim.events.catalogue import KINDS
 from kraftsim.events.event import ENVELOPE_FIELDS
 from kraftsim.server.events import LogRecovered, NodeReady
-from kraftsim.world.real.event_files import next_incarnation
+from kraftsim.world.real.event_file import next_incarnation
 from tests.world.conftest import OpenWorld
 
 KILLED_AFTER_FLUSH = """

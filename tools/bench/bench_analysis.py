@@ -24,7 +24,7 @@ from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import find_rows, verdict_query
 from kraftsim.analysis.views import view_queries
 from kraftsim.clients.events import RecordAcknowledged, RecordSent
-from kraftsim.events.event import Event
+from kraftsim.events.event import Event, LineEncoder, event_file_name
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.partitions.events import BatchAppended, FinalBatch, FinalLog, FinalRecord
 from kraftsim.producer_ids.events import (
@@ -32,7 +32,6 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.world.event_log import LineEncoder, file_name
 
 BROKERS = 3
 PARTITIONS = 12
@@ -55,7 +54,7 @@ class Lines:
 
     def write(self, events: Path) -> int:
         """Write the file and return its size."""
-        return (events / file_name(self.node, 1)).write_bytes(b"".join(self._lines))
+        return (events / event_file_name(self.node, 1)).write_bytes(b"".join(self._lines))
 
 
 class PartitionOfLog(TypedDict):

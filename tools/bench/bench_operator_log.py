@@ -22,10 +22,9 @@ from kraftsim.events.event import Event
 from kraftsim.partitions.events import LeaderElected
 from kraftsim.server.events_connections import FrameReceived
 from kraftsim.server.operator_log import Logger, OperatorLog
-from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
-from kraftsim.world.real.world import RealWorld
+from kraftsim.world.real.world import RealClock, RealWorld
 
 FRAME = FrameReceived(
     connection=1,

@@ -20,8 +20,8 @@ from statistics import median
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
-from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.readiness import wait_until_answering
 from kraftsim.cluster.spec import ClusterSpec
 from tools.bench.quorums import (
     APACHE_KAFKA,

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from kraftsim.conformance.selection import all_requirements
+from kraftsim.conformance.requirement import all_requirements
 from kraftsim.lab.campaign.comparison import compare, rows_of, run_one
 from kraftsim.lab.comparison.memory import bytes_per_producer
 from kraftsim.lab.workloads.snapshot_boundary import SEGMENTS

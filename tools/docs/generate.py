@@ -16,14 +16,14 @@ from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.scenario_table import all_facts
-from kraftsim.conformance.selection import all_requirements, sections
+from kraftsim.conformance.requirement import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.catalogue import family as event_family
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.lab.faults.states import STATES
 from kraftsim.releases.catalogue import releases
 from kraftsim.server.call import Handler
-from kraftsim.server.forwarded import broker_handlers
+from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
 from tools.docs.bugs_page import bugs_page, bugs_plot

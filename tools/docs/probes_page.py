@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kraftsim.conformance.probes.compare import OURS, Answers, line_of
-from kraftsim.conformance.probes.probe import NOT_OFFERED, Probe, are_alike
+from kraftsim.conformance.probes.probe import NOT_OFFERED, OURS, Answers, Probe, are_alike, line_of
 from kraftsim.conformance.probes.table import CHAPTERS, name_of
 
 DOCS = Path(__file__).parents[2] / "docs"

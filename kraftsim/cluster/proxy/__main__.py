@@ -19,7 +19,7 @@ from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.proxy.control import ProxyControlServer
 from kraftsim.cluster.proxy.control_messages import ProxyPlan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy
-from kraftsim.server.unhandled_errors import report_unhandled_errors
+from kraftsim.server.tasks import report_unhandled_errors
 
 
 async def _run(plan: ProxyPlan, state_file: Path) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.proxy.control_messages import Post, ProxyPlan, ProxyState
 from kraftsim.cluster.spec import ClusterSpec, Role
-from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.world import RealClock
 
 PROXY = "proxy"
 """Name of its log."""

@@ -2,8 +2,7 @@
 
 from kraftsim.conformance.probes.of_identities import STUCK_ABORT, STUCK_COMMIT
 from kraftsim.conformance.probes.partition_steps import MarkerStep, produce
-from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.reasons import END_BEFORE_EPOCH
+from kraftsim.conformance.probes.probe import END_BEFORE_EPOCH, Chapter, probe
 from kraftsim.conformance.probes.transaction_steps import (
     Add,
     AddOffsetsStep,

@@ -7,8 +7,7 @@ from kraftsim.conformance.probes.partition_steps import (
     Read,
     produce,
 )
-from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.reasons import OPEN_IN_ITS_EPOCH_ONLY
+from kraftsim.conformance.probes.probe import OPEN_IN_ITS_EPOCH_ONLY, Chapter, probe
 from kraftsim.conformance.probes.transaction_steps import Add, Describe, abort, commit, init, once
 
 DONE = once("CompleteCommit")

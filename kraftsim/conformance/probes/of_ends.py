@@ -2,8 +2,7 @@
 
 from kraftsim.conformance.probes.of_identities import STUCK_ABORT, STUCK_COMMIT
 from kraftsim.conformance.probes.partition_steps import FeatureStep, MarkerStep, Read, produce
-from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.reasons import LEVEL_TWO, START_IS_FORGOTTEN
+from kraftsim.conformance.probes.probe import LEVEL_TWO, START_IS_FORGOTTEN, Chapter, probe
 from kraftsim.conformance.probes.transaction_steps import (
     Add,
     AddOffsetsStep,

@@ -7,12 +7,13 @@ KAFKA-20090.
 """
 
 from kraftsim.conformance.probes.partition_steps import Read, produce
-from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.reasons import (
+from kraftsim.conformance.probes.probe import (
     ANOTHER_ID_AT_ONCE,
     ID_BEFORE_IS_FORGOTTEN,
     NOTHING_LEFT_TO_FENCE_WITH,
     START_IS_FORGOTTEN,
+    Chapter,
+    probe,
 )
 from kraftsim.conformance.probes.transaction_steps import Add, Describe, abort, commit, init, once
 from kraftsim.conformance.probes.worn_steps import Level, Pause, Twin, worn

@@ -1,8 +1,7 @@
 """Probes of InitProducerId: the assigned producer id and epoch, in every state of a transaction."""
 
 from kraftsim.conformance.probes.partition_steps import MarkerStep, Read, produce
-from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.reasons import FENCE_REMEMBERS, START_IS_FORGOTTEN
+from kraftsim.conformance.probes.probe import FENCE_REMEMBERS, START_IS_FORGOTTEN, Chapter, probe
 from kraftsim.conformance.probes.transaction_steps import Add, Describe, abort, commit, init, once
 
 LIMIT_MS = 900_000

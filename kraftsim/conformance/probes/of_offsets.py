@@ -9,8 +9,12 @@ from kraftsim.conformance.probes.group_steps import (
     offsets,
 )
 from kraftsim.conformance.probes.partition_steps import MarkerStep
-from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.reasons import NO_GROUP_FOR_A_GENERATION, OPEN_IN_ITS_EPOCH_ONLY
+from kraftsim.conformance.probes.probe import (
+    NO_GROUP_FOR_A_GENERATION,
+    OPEN_IN_ITS_EPOCH_ONLY,
+    Chapter,
+    probe,
+)
 from kraftsim.conformance.probes.transaction_steps import (
     AddOffsetsStep,
     Describe,

@@ -8,7 +8,7 @@ codes verified against Apache Kafka 3.9.1.
 from typing import Final, Protocol
 
 from kraftsim.groups.group_coordinator import GroupTopicsBroker
-from kraftsim.metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.metadata.topic_creation import CreatingBroker
 from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
 from kraftsim.server.call import Answer, Call, Handler

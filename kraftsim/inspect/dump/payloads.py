@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kraftsim.inspect.dump.jackson import json_text
+from kraftsim.inspect.dump.rows import json_text
 from kraftsim.inspect.json_lines import Json
 from kraftsim.inspect.text import printable
 from protocol.codec.declaration import snake_case

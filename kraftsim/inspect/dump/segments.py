@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kraftsim.inspect.dump.jackson import json_text
 from kraftsim.inspect.dump.payloads import DECODERS, Decoder, json_of_bytes
-from kraftsim.inspect.dump.rows import DumpRow, Severity, java_text, words_of, wrong
+from kraftsim.inspect.dump.rows import DumpRow, Severity, java_text, json_text, words_of, wrong
 from kraftsim.inspect.json_lines import Json
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_to_json

@@ -7,7 +7,7 @@ Source: KAFKA-5376, fixed by returning the list when a delayed fetch completes (
 """
 
 from kraftsim.lab.bugs.bug import Bug
-from kraftsim.partitions.aborted_lists import AbortedLists
+from kraftsim.partitions.fetch_responses import AbortedLists
 from kraftsim.partitions.hosted_partition import HostedPartition
 from protocol.messages.k01_fetch import AbortedTransaction
 

@@ -2,8 +2,12 @@
 violation.
 """
 
+from pathlib import Path
 from typing import Final
 
+from kraftsim.lab.explore.record import REPLAY_FILE
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_request
 from kraftsim.lab.explore.short_texts import api_name
 from kraftsim.lab.explore.shrink import Shrunken
 from kraftsim.lab.faults.fault import FAULTS, Family, Fault
@@ -163,3 +167,31 @@ def _time(milliseconds: int) -> str:
 
 def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Saves the result of shrinking: the small run, executed in full, and its description
+
+
+def keep(shrunken: Shrunken, request: RunRequest, out: Path) -> str:
+    """Execute the small run in full into a directory, write its description there, and return
+    that.
+    """
+    result = run_request(shrunken.candidate.request(request), out)
+    shows_it = (
+        shrunken.finding.invariant is None
+        or shrunken.finding.invariant in result.invariants_violated
+    )
+    assert shows_it and result.outcome != "ok", (
+        f"the small run must fail as the large one did, not: {result.outcome} {result.trouble}"
+    )
+    replay = f"kraftsim replay {out / REPLAY_FILE}"
+    text = scenario(
+        shrunken,
+        scenario=request.scenario.name,
+        seed=request.seed,
+        bugs=request.bugs,
+        replay=replay,
+    )
+    (out / DESCRIPTION_FILE).write_text(text)
+    return text

@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.events.event import ENVELOPE_FIELDS
-from kraftsim.world.event_log import file_name
+from kraftsim.events.event import ENVELOPE_FIELDS, event_file_name
 
 CONTEXT: Final = 5
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
@@ -207,7 +206,7 @@ def logs_of(content: bytes) -> dict[str, list[bytes]]:
     logs: dict[str, list[bytes]] = {}
     for line in content.splitlines():
         envelope = msgspec.json.decode(line)
-        logs.setdefault(file_name(envelope["node"], envelope["incarnation"]), []).append(line)
+        logs.setdefault(event_file_name(envelope["node"], envelope["incarnation"]), []).append(line)
     return logs
 
 
@@ -222,7 +221,7 @@ def _parting(
     before that.
     """
     time: Divergence | None = None
-    log = file_name(node, incarnation)
+    log = event_file_name(node, incarnation)
     for n in range(max(len(a), len(b))):
         if n < len(a) and n < len(b) and a[n] == b[n]:
             continue
@@ -249,7 +248,7 @@ def _divergence(
     context: int,
 ) -> Divergence:
     at_ns = min(each.at_ns for each in (a, b) if each is not None)
-    log, first = file_name(node, incarnation), max(n - context, 0)
+    log, first = event_file_name(node, incarnation), max(n - context, 0)
     before = tuple(
         _happening(line, log, first + index) for index, line in enumerate(lines[first:n])
     )

@@ -31,8 +31,7 @@ from kraftsim.lab.explore.result import RunResult
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.metadata.rules_image import final_metadata_events
 from kraftsim.partitions.rules_final_log import final_log_events
-from kraftsim.world.real.clock import RealClock
-from kraftsim.world.real.world import real_world
+from kraftsim.world.real.world import RealClock, real_world
 
 # --------------------------------------------------------------------------------------------------
 # Feeds a run's events to the invariants, while it happens (simulation) or afterwards from the files

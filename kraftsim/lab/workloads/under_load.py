@@ -10,9 +10,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.cluster.scenario import ScenarioEnvironment
+from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.workload import ProducerIdClient
+from kraftsim.lab.workloads.phases import CALLS_SECONDS
 from kraftsim.lab.workloads.upgrading import ContinuousTransformApp, Traffic, Upgrade
+from kraftsim.releases.catalogue import release
+from kraftsim.releases.traits import PREFETCHED_PRODUCER_IDS, RETRIABLE_BLOCK_TIMEOUT
+from protocol.errors import ErrorCode
 
 TOPIC: Final = "ledger"
 PARTITIONS: Final = 3
@@ -100,3 +104,71 @@ async def while_clients_work(
     await traffic.audit(stage)
     if transform_app is not None:
         await transform_app.audit(stage)
+
+
+# --------------------------------------------------------------------------------------------------
+# A single writer at a steady rate, for scenarios about something else, so that there are records
+# that could be lost
+
+
+async def write_lines(
+    stage: ScenarioEnvironment, topic: str, partitions: int, count: int, *, pause_seconds: float
+) -> None:
+    """Write so many records, round-robin over the partitions, with a pause after each.
+
+    Raises LivenessLost if some are not acknowledged in time.
+    """
+    writer = stage.producer("writer-1")
+    await writer.start()
+    for index in range(count):
+        await writer.send(topic, index % partitions, str(index), f"line {index}".encode())
+        await stage.sleep(pause_seconds)
+    left = await writer.flush(CALLS_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(
+            f"the writer has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the "
+            "last one"
+        )
+
+
+# --------------------------------------------------------------------------------------------------
+# What clients receive, by release, when no block of producer ids is available, and how a
+# pre-KAFKA-14417 producer reacts
+#
+# Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; observed on Apache Kafka 3.0.2,
+# 3.3.2 and 3.6.2 in KRaft mode.
+
+RETRIED_ERRORS: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+"""Errors after which a pre-3.3.2 producer retries; any other error is fatal to it."""
+
+
+def waits_for_ids(line: str) -> bool:
+    """Return whether brokers of a release block the client's request until a block of ids is
+    available.
+    """
+    return not release(line).has(PREFETCHED_PRODUCER_IDS)
+
+
+def answer_without_ids(line: str) -> ErrorCode:
+    """Return the error with which brokers of a release answer when there is no block."""
+    return (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if release(line).has(RETRIABLE_BLOCK_TIMEOUT)
+        else ErrorCode.REQUEST_TIMED_OUT
+    )
+
+
+async def retry_as_before(
+    stage: ScenarioEnvironment, requester: ProducerIdClient, pause_seconds: float
+) -> None:
+    """Retry as a pre-3.3.2 producer does. Raises ScenarioFailed on an error that is fatal to it."""
+    while (error := await requester.ask_once()) is not ErrorCode.NONE:
+        if error not in RETRIED_ERRORS:
+            raise ScenarioFailed(f"{error.name} is fatal to a pre-3.3.2 producer")
+        await stage.sleep(pause_seconds)

@@ -5,16 +5,16 @@ Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleT
 AutoTopicCreationManager.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from kraftsim.metadata.internal_topics import is_internal
 from kraftsim.metadata.metadata_source import SourceBroker
 from kraftsim.metadata.rules_image import TopicImage
 from kraftsim.metadata.rules_partitions import is_online
-from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
+from kraftsim.metadata.rules_registrations import PartitionRegistration
+from kraftsim.metadata.rules_topic_names import is_internal, why_name_is_invalid
 from kraftsim.metadata.topic_creation import CreatingBroker
 from kraftsim.server.call import Answer, Call, Handler
-from kraftsim.server.requested_topics import once_each, why_refused
 from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker, ImageBroker
 from kraftsim.server.slices import Slices
 from kraftsim.zookeeper.rules_control_requests import reported_topic_id
@@ -40,6 +40,51 @@ authorized without an authorizer.
 """
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Topics in a Metadata request, by name or id: which rows count, and which requests are refused
+#
+# The handler and the authorizer check share these rules: the check must not answer for rows that
+# Kafka refuses or ignores.
+# Source: org.apache.kafka.common.requests.MetadataRequest,
+# kafka.server.KafkaApis.handleTopicMetadataRequest, KAFKA-10774; checked against 3.9.1 and 4.4.0.
+
+FIRST_VERSION_WITH_IDS = 10
+FIRST_VERSION_BY_ID = 12
+"""Versions 10 and 11 have a field for topic ids, but requests that use it are refused."""
+
+
+def why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
+    """Return the error of a request that is refused as a whole, whatever the principal."""
+    if version < FIRST_VERSION_WITH_IDS or not request.topics:
+        return None
+    if version < FIRST_VERSION_BY_ID:
+        is_by_id = any(
+            topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
+        )
+        return ErrorCode.INVALID_REQUEST if is_by_id else None
+    is_without_either = any(
+        topic.name is None and topic.topic_id == ZERO_UUID for topic in looked_up(request.topics)
+    )
+    return (
+        ErrorCode.UNKNOWN_SERVER_ERROR if is_without_either else None
+    )  # a NullPointerException in Kafka
+
+
+def looked_up(topics: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:
+    """Return the rows that count: if one has an id, those without are ignored."""
+    by_id = [topic for topic in topics if topic.topic_id != ZERO_UUID]
+    return by_id or topics
+
+
+def once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Return the rows that count, without duplicates."""
+    return list({(topic.name, topic.topic_id): topic for topic in looked_up(topics)}.values())
+
+
+# --------------------------------------------------------------------------------------------------
+# The response
 
 
 class MetadataBroker(

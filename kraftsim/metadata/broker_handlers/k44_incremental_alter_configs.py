@@ -7,7 +7,7 @@ Source: KIP-339, KIP-590, kafka.server.KafkaApis.handleIncrementalAlterConfigsRe
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kraftsim.metadata.altered_configs import joined_rows, refused_rows, row_of
+from kraftsim.metadata.altered_configs import joined_rows, refuse_loggers, refused_rows, row_of
 from kraftsim.metadata.describe_configs import ConfigsBroker
 from kraftsim.metadata.rules_config_releases import ConfigTables
 from kraftsim.metadata.rules_described_configs import (
@@ -19,7 +19,6 @@ from kraftsim.metadata.rules_described_configs import (
 from kraftsim.metadata.topic_settings import broker_settings
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import process_entries
-from kraftsim.server.loggers import refuse_loggers
 from kraftsim.server.partly_forwarded import RestForwardingBroker, forward_rest
 from kraftsim.tiered_storage.tiered_storage import TieredBroker
 from protocol.api_keys import ApiKey

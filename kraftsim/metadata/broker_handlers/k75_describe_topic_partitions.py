@@ -8,9 +8,9 @@ Source: KIP-966, kafka.server.handlers.DescribeTopicPartitionsRequestHandler, KR
 from typing import Protocol
 
 from kraftsim.metadata.broker_handlers.k03_metadata import ALL_TOPIC_OPERATIONS
-from kraftsim.metadata.internal_topics import is_internal
 from kraftsim.metadata.rules_image import TopicImage
-from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
+from kraftsim.metadata.rules_registrations import PartitionRegistration
+from kraftsim.metadata.rules_topic_names import is_internal, why_name_is_invalid
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker, ImageBroker
 from protocol.api_keys import ApiKey

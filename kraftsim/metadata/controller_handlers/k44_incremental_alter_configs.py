@@ -6,12 +6,11 @@ kafka.server.ControllerApis.handleIncrementalAlterConfigs.
 """
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.metadata.altered_configs import refused_rows, row_of
+from kraftsim.metadata.altered_configs import refuse_loggers, refused_rows, row_of
 from kraftsim.metadata.controller_deciding import decide
 from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_configs import Results, alter_configs_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler
-from kraftsim.server.loggers import refuse_loggers
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ ProduceRequest.validateRecords, KIP-951; error codes verified against Apache Kaf
 from typing import Protocol, cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.metadata.internal_topics import ADMIN_CLIENT_ID, is_internal
+from kraftsim.metadata.rules_topic_names import ADMIN_CLIENT_ID, is_internal
 from kraftsim.partitions.events import ProduceRefused
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey
@@ -27,11 +27,11 @@ from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision, clien
 from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.producer_state.rules_entries import Duplicate
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
+from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_PRODUCE
 from kraftsim.server.large_requests import or_refused
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker
 from kraftsim.server.slices import ENTRIES_PER_SLICE, Slices
-from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_PRODUCE
 from kraftsim.transactions.produce_verification import ProduceVerification, Verified
 from kraftsim.transactions.verification import Verifier
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.partitions.aborted_lists import AbortedLists
 from kraftsim.partitions.fetch_partitions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ReadTopic,
     SortedFetch,
     sort_fetch,
 )
+from kraftsim.partitions.fetch_responses import AbortedLists, refused_fetch
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.old_readers import (
@@ -31,7 +31,6 @@ from kraftsim.partitions.old_readers import (
     refuse_reader,
 )
 from kraftsim.partitions.partitions import HostingBroker
-from kraftsim.partitions.refused_fetch import refused_fetch
 from kraftsim.partitions.replication import Replication
 from kraftsim.partitions.rules_fetch_sessions import FetchContext, FetchSessions
 from kraftsim.partitions.rules_follower import Diverging, ReadBounds
@@ -40,9 +39,8 @@ from kraftsim.partitions.rules_reading import decide_read
 from kraftsim.partitions.throttles import ReplicationThrottles
 from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Allows, Answer, Call, Deferred, Handler
-from kraftsim.server.client_quotas import CONSUMER_BYTES, MeasuringNode
+from kraftsim.server.client_quotas import CONSUMER_BYTES, MeasuringNode, mute
 from kraftsim.server.large_requests import or_refused
-from kraftsim.server.muting import mute
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import (
     AddressBroker,
@@ -50,8 +48,7 @@ from kraftsim.server.serving_broker import (
     ImageBroker,
     RunningBroker,
 )
-from kraftsim.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
-from kraftsim.tiered_storage.tiered_storage import TieredBroker
+from kraftsim.tiered_storage.tiered_storage import RemoteWish, TieredBroker, fill_from_remote
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

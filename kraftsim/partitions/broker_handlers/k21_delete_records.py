@@ -8,7 +8,7 @@ DelayedDeleteRecords}.
 from typing import Protocol
 
 from kraftsim.core.decision import Refusal
-from kraftsim.metadata.internal_topics import is_internal
+from kraftsim.metadata.rules_topic_names import is_internal
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.partitions import HostingBroker

@@ -7,7 +7,7 @@ Source: KIP-664, kafka.cluster.Partition.activeProducerState.
 
 from typing import Protocol
 
-from kraftsim.metadata.rules_registrations import why_name_is_invalid
+from kraftsim.metadata.rules_topic_names import why_name_is_invalid
 from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from kraftsim.server.call import Answer, Call, Handler

@@ -16,10 +16,14 @@ from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturn
 from kraftsim.producer_ids.rules_block_clients import WaitingRequest
 from kraftsim.producer_ids.rules_blocks import ProducerId
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
 from kraftsim.server.serving_broker import ConfiguredBroker, RunningBroker
-from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
-from kraftsim.transactions.transaction_coordinator import TransactionalIdentity, TransactionsBroker
-from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
+from kraftsim.transactions.transaction_coordinator import (
+    TransactionalIdentity,
+    TransactionsBroker,
+    emit_refusal,
+    error_in_version,
+)
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

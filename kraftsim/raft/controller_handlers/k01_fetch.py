@@ -4,8 +4,8 @@ Source: KIP-595, KafkaRaftClient.handleFetchRequest.
 
 from typing import Protocol
 
-from kraftsim.partitions.refused_fetch import refused_fetch
-from kraftsim.raft.waiting_fetches import WaitingFetches
+from kraftsim.partitions.fetch_responses import refused_fetch
+from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.messages.k01_fetch import FetchRequest

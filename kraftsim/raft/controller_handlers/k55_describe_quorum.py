@@ -4,8 +4,8 @@ Source: KIP-595, KIP-836, KIP-853,
 org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 """
 
-from kraftsim.raft.old_versions import fitted_response
 from kraftsim.raft.quorum_requests import QuorumMember
+from kraftsim.raft.rules_messages import fitted_response
 from kraftsim.raft.rules_serving import describe_quorum
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

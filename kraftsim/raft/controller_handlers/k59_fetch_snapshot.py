@@ -5,8 +5,8 @@ Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.handleFetchSnapshotReques
 """
 
 from kraftsim.raft import rules_serving
-from kraftsim.raft.old_versions import fitted_response
 from kraftsim.raft.quorum_requests import QuorumMember
+from kraftsim.raft.rules_messages import fitted_response
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ Source: KIP-35, KIP-584; a broker's features epoch is the last metadata offset i
 
 from typing import Protocol
 
-from kraftsim.metadata.cluster_features import ClusterFeatures
+from kraftsim.metadata.metadata_source import ClusterFeatures
 from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.serving_broker import ConfiguredBroker

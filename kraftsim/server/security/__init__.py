@@ -11,7 +11,7 @@ rules themselves, exchanges of tokens and evaluation of ACLs, are in
 
 Invariants. Before a client is authenticated it reaches nothing but SaslHandshake, SaslAuthenticate
 and ApiVersions, in frames of limited size. Every API that a node with an authorizer serves has a
-guard, or is listed in `exempt` with the reason why not; otherwise the node does not start. A guard
+guard, or is listed in `rights` with the reason why not; otherwise the node does not start. A guard
 that splits a request gives the handler a request of its own, so that what the handler reads later
 never contains more than was allowed. Each partition of a fetch session is authorized at each Fetch,
 so a session does not outlive a right. The cost of a guard is linear in the request: all of them
@@ -28,7 +28,7 @@ The path of a Produce on a SASL listener:
                     adds the rows of refused topics to its response
 
 A forwarded request is authorized on the controller, for the client that its Envelope names
-(`controller_guards`); in ZooKeeper mode by the broker that is the controller (`zookeeper_guards`).
+(`controller_guards`); in ZooKeeper mode by the broker that is the controller (`broker_guards`).
 
 What is hard. Failing slowly: after a failed login the response and the disconnect are delayed, to
 slow down guessing, while the connection serves nothing. A re-authentication must keep the principal

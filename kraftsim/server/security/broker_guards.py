@@ -5,9 +5,10 @@ Requests that it forwards are authorized by the controller.
 Source: kafka.server.KafkaApis.
 """
 
-from typing import Final
+from typing import Final, cast
 
 from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.forwarding import FORWARDED
 from kraftsim.server.rules_authorization import CLUSTER_NAME
 from kraftsim.server.security import (
     consumer_guards,
@@ -17,10 +18,26 @@ from kraftsim.server.security import (
     topic_guards,
     transaction_guards,
 )
-from kraftsim.server.security.config_guards import authorize_descriptions, authorize_own_alterations
-from kraftsim.server.security.exempt import ANY_BROKER, HANDED_ON
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import AskedRights, Guard, GuardTable, cluster_guard, completed
+from kraftsim.server.security.config_guards import (
+    authorize_alterations,
+    authorize_descriptions,
+    authorize_own_alterations,
+)
+from kraftsim.server.security.controller_guards import (
+    CONTROLLER_GUARDS,
+    creation_guard,
+    deletion_guard,
+)
+from kraftsim.server.security.rights import (
+    ANY_BROKER,
+    HANDED_ON,
+    AskedRights,
+    Guard,
+    GuardedBroker,
+    GuardTable,
+    cluster_guard,
+    completed,
+)
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -151,3 +168,33 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
 }
 BROKER_TABLE: GuardTable[GuardedBroker] = GuardTable(BROKER_GUARDS, {**ANY_BROKER, **HANDED_ON})
+
+
+# --------------------------------------------------------------------------------------------------
+# Authorizer checks of a broker in ZooKeeper mode: also for controller requests, which no other
+# node checks there
+#
+# With KRaft a broker forwards such a request in an Envelope, and the controller checks the client
+# inside. In ZooKeeper mode the broker that is the controller decides itself.
+# Source: kafka.server.KafkaApis of 2.3 to 3.9 (ZkSupport),
+# kafka.security.authorizer.AclAuthorizer.
+
+
+def _name_of(broker: GuardedBroker, topic_id: bytes) -> str | None:
+    known = broker.image.topic_by_id(topic_id)
+    return None if known is None else known.name
+
+
+ZOOKEEPER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
+    **{
+        key: cast(Guard[GuardedBroker], guard)
+        for key, guard in CONTROLLER_GUARDS.items()
+        if key in FORWARDED
+    },
+    **BROKER_GUARDS,
+    ApiKey.ALTER_CONFIGS: authorize_alterations,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: authorize_alterations,
+    ApiKey.CREATE_TOPICS: creation_guard(in_zookeeper_mode=True),
+    ApiKey.DELETE_TOPICS: deletion_guard(_name_of),
+}
+ZOOKEEPER_TABLE: GuardTable[GuardedBroker] = GuardTable(ZOOKEEPER_GUARDS, ANY_BROKER)

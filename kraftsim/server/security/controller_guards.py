@@ -10,9 +10,15 @@ from typing import Final, TypeVar
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.config_guards import authorize_alterations, authorize_descriptions
-from kraftsim.server.security.exempt import ANY_NODE
-from kraftsim.server.security.guarded_nodes import GuardedController
-from kraftsim.server.security.rights import AskedRights, Guard, GuardTable, cluster_guard, split
+from kraftsim.server.security.rights import (
+    ANY_NODE,
+    AskedRights,
+    Guard,
+    GuardedController,
+    GuardTable,
+    cluster_guard,
+    split,
+)
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

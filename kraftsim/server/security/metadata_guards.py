@@ -6,10 +6,9 @@ Source: kafka.server.KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitio
 
 import copy
 
+from kraftsim.metadata.broker_handlers.k03_metadata import looked_up, why_refused
 from kraftsim.server.call import Answer, Deferred
-from kraftsim.server.requested_topics import looked_up, why_refused
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import AskedRights, split
+from kraftsim.server.security.rights import AskedRights, GuardedBroker, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (

@@ -9,8 +9,7 @@ import copy
 from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import AskedRights, Guard, split
+from kraftsim.server.security.rights import AskedRights, Guard, GuardedBroker, split
 from kraftsim.server.security.topic_guards import topic_guard
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode

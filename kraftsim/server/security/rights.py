@@ -32,6 +32,12 @@ from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.server.shell import NodeShell
+from typing import Protocol
+
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.server.forwarding import FORWARDED
+from kraftsim.server.serving_broker import ConfiguredBroker
 
 N = TypeVar("N")
 N_co = TypeVar("N_co", covariant=True)
@@ -205,3 +211,66 @@ def _guarded(handler: Handler[N], guard: Guard[N], authorizer: Authorizer) -> Ha
         return guard(AskedRights(node, call, handler, authorizer))
 
     return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)
+
+
+# --------------------------------------------------------------------------------------------------
+# What authorizer checks read of the node whose requests they check
+
+
+class GuardedBroker(GroupTopicsBroker, ConfiguredBroker, Protocol):
+    """A broker with an authorizer: the names of topic ids, whether consumer groups are enabled,
+    and whether Metadata creates topics.
+    """
+
+
+class StateWriter(Protocol):
+    """A metadata writer, of which checks read the state only."""
+
+    @property
+    def state(self) -> ControllerState:
+        """The state of the controller."""
+        ...
+
+
+class GuardedController(Protocol):
+    """A controller with an authorizer."""
+
+    @property
+    def metadata_writer(self) -> StateWriter:
+        """The names of topic ids."""
+        ...
+
+
+# --------------------------------------------------------------------------------------------------
+# APIs without an authorizer check, with the reason: a node with an authorizer refuses to start if
+# a served API is neither here nor in a table of checks
+#
+# Source: kafka.server.{KafkaApis, ControllerApis}.
+
+BEFORE_AUTHENTICATION: Final = (
+    "negotiates versions or authenticates the client, before it has any right"
+)
+NO_TOKENS: Final = "delegation tokens are refused to every client"
+IN_ENVELOPE: Final = "the broker forwards it; the controller checks the client inside the Envelope"
+
+ANY_NODE: Final[Mapping[ApiKey, str]] = {
+    **dict.fromkeys(
+        (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+        BEFORE_AUTHENTICATION,
+    ),
+    **dict.fromkeys(
+        (
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ),
+        NO_TOKENS,
+    ),
+}
+ANY_BROKER: Final[Mapping[ApiKey, str]] = {**ANY_NODE, ApiKey.DESCRIBE_DELEGATION_TOKEN: NO_TOKENS}
+HANDED_ON: Final[Mapping[ApiKey, str]] = {
+    key: IN_ENVELOPE
+    for key in sorted(FORWARDED - set(ANY_NODE))
+    if key not in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+}
+"""APIs that a KRaft broker does not authorize itself."""

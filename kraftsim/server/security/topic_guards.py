@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar, cast
 
 from kraftsim.server.call import Answer, Deferred
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import AskedRights, Guard, split
+from kraftsim.server.security.rights import AskedRights, Guard, GuardedBroker, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (

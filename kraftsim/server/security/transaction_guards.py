@@ -10,8 +10,7 @@ import copy
 from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
-from kraftsim.server.security.guarded_nodes import GuardedBroker
-from kraftsim.server.security.rights import AskedRights, split
+from kraftsim.server.security.rights import AskedRights, GuardedBroker, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (

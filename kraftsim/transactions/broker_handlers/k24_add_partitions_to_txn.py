@@ -9,13 +9,16 @@ Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTx
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kraftsim.metadata.internal_topics import is_internal
+from kraftsim.metadata.rules_topic_names import is_internal
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from kraftsim.server.slices import Slices
 from kraftsim.transactions.rules_state import TopicPartition
-from kraftsim.transactions.transaction_coordinator import TransactionsBroker
-from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
+from kraftsim.transactions.transaction_coordinator import (
+    TransactionsBroker,
+    emit_refusal,
+    error_in_version,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (

@@ -6,11 +6,14 @@ Source: KIP-98, KIP-588; kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
 from typing import Final, Protocol
 
 from kraftsim.groups.group_coordinator import GroupsBroker
-from kraftsim.metadata.internal_topics import GROUP_METADATA
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.server.call import Call, Deferred, Handler
 from kraftsim.server.serving_broker import RunningBroker
-from kraftsim.transactions.transaction_coordinator import TransactionsBroker
-from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
+from kraftsim.transactions.transaction_coordinator import (
+    TransactionsBroker,
+    emit_refusal,
+    error_in_version,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -13,8 +13,12 @@ from kraftsim.core.decision import Refusal
 from kraftsim.server.call import Call, Deferred, Handler
 from kraftsim.server.serving_broker import RunningBroker
 from kraftsim.transactions.rules_coordinator import EPOCH_BUMPING_VERSION, EndTxnInput
-from kraftsim.transactions.transaction_coordinator import TransactionalIdentity, TransactionsBroker
-from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
+from kraftsim.transactions.transaction_coordinator import (
+    TransactionalIdentity,
+    TransactionsBroker,
+    emit_refusal,
+    error_in_version,
+)
 from protocol.api_keys import ApiKey
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 

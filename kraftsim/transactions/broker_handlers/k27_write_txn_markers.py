@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.groups.group_coordinator import GroupsBroker
-from kraftsim.metadata.internal_topics import GROUP_METADATA
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.partitions import HostingBroker

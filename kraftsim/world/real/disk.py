@@ -12,8 +12,8 @@ from pathlib import Path
 from zlib import crc32
 
 from kraftsim.world.interface import File
-from kraftsim.world.paths import checked, directory_of
 from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, ReportFlush, sync_directory
+from kraftsim.world.subdirectory import checked, directory_of
 
 SYNC_THREADS_MAX = 4
 RENAME_THREADS = 4

@@ -12,8 +12,7 @@ import os
 import time
 from pathlib import Path
 
-from kraftsim.events.event import Event
-from kraftsim.world.event_log import LineEncoder, file_name
+from kraftsim.events.event import LINE_SUFFIX, Event, LineEncoder, event_file_name
 
 BUFFER_MAX_BYTES = 64 * 1024
 IDLE_FLUSH_SECONDS = 0.1
@@ -30,7 +29,7 @@ class EventFile:
         self, *, events_dir: Path, run: str, node: str, incarnation: int, started_ns: int
     ) -> None:
         events_dir.mkdir(parents=True, exist_ok=True)
-        self.path = events_dir / file_name(node, incarnation)
+        self.path = events_dir / event_file_name(node, incarnation)
         self._line = LineEncoder(run, node, incarnation).line
         self._descriptor = os.open(
             self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644
@@ -86,3 +85,22 @@ class EventFile:
     def _on_timer(self) -> None:
         self._timer = None
         self.flush()
+
+
+# --------------------------------------------------------------------------------------------------
+# Names of event files on a real disk, and the number of a node's next incarnation
+#
+# The files themselves are the counter, so that a node never gets a number twice, however its
+# earlier incarnations ended.
+
+
+def next_incarnation(events_dir: Path, node: str) -> int:
+    """Return one more than the highest incarnation that has an event file; 1 for a node that never
+    ran.
+    """
+    highest = 0
+    for path in events_dir.glob(f"*{LINE_SUFFIX}"):
+        name, _, number = path.name.removesuffix(LINE_SUFFIX).rpartition(".")
+        if name == node and number.isdecimal():
+            highest = max(highest, int(number))
+    return highest + 1

@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kraftsim.world.interface import Chunk, FileSlice
-from kraftsim.world.paths import checked
-from kraftsim.world.pieces import bytes_of
+from kraftsim.world.interface import Chunk, FileSlice, bytes_of
+from kraftsim.world.subdirectory import checked
 
 T = TypeVar("T")
 THREADS_MAX = 8

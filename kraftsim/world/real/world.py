@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,12 +12,45 @@ from typing import TypeVar
 from kraftsim.events.event import Event
 from kraftsim.world.interface import Clock, Disk, ObjectStore, World
 from kraftsim.world.random_streams import stream
-from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
 from kraftsim.world.real.file import ReportFlush
 from kraftsim.world.real.objects import RealObjects, open_objects
-from kraftsim.world.relocated_world import RelocatedWorld
+from kraftsim.world.subdirectory import RelocatedWorld
+
+# --------------------------------------------------------------------------------------------------
+# The clocks
+
+NANOSECONDS_PER_MILLISECOND = 1_000_000
+
+
+class RealClock:
+    """The kernel's clocks.
+
+    `started_ns` is the time of the monotonic clock at which the run began; all processes of a
+    machine share that clock.
+    """
+
+    __slots__ = ("_started_ns",)
+
+    def __init__(self, started_ns: int) -> None:
+        self._started_ns = started_ns
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return time.time_ns() // NANOSECONDS_PER_MILLISECOND
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds of the monotonic clock."""
+        return time.monotonic_ns() // NANOSECONDS_PER_MILLISECOND
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since the run began."""
+        return time.monotonic_ns() - self._started_ns
+
+
+# --------------------------------------------------------------------------------------------------
+# The world of one incarnation
 
 T = TypeVar("T")
 Report = Callable[[Event], None]

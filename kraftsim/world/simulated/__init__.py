@@ -2,7 +2,7 @@
 time.
 """
 
-from kraftsim.world.simulated.collector import collected_after
+from kraftsim.world.simulated.disk_faults import FileClass
 from kraftsim.world.simulated.errors import (
     SimulationDeadlock,
     SimulationError,
@@ -11,11 +11,10 @@ from kraftsim.world.simulated.errors import (
     SimulationStopped,
     SimulationTimeLimit,
 )
-from kraftsim.world.simulated.file_class import FileClass
 from kraftsim.world.simulated.frames import FrameSeen
 from kraftsim.world.simulated.host import Host
 from kraftsim.world.simulated.link import Gate, NetworkSettings
-from kraftsim.world.simulated.simulation import Simulation, Trouble
+from kraftsim.world.simulated.simulation import Simulation, Trouble, collected_after
 from kraftsim.world.simulated.triggers import TriggerContext
 from kraftsim.world.simulated.world import SimulatedWorld
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
-from kraftsim.world.simulated.call_site import escape
+from kraftsim.world.simulated.errors import escape
 from kraftsim.world.simulated.host import Process, current_process
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack
 
 from kraftsim.world.interface import Chunk, File
-from kraftsim.world.paths import checked, directory_of
-from kraftsim.world.simulated.disk_faults import StuckFlush
+from kraftsim.world.simulated.disk_faults import FileClass, StuckFlush, file_class
 from kraftsim.world.simulated.durable_disk import NameChange, moved
-from kraftsim.world.simulated.file_class import FileClass, file_class
 from kraftsim.world.simulated.inode import Inode, InodeSync
+from kraftsim.world.subdirectory import checked, directory_of
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process

@@ -11,8 +11,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Protocol
 
-from kraftsim.world.simulated.disk_faults import DiskFaults
-from kraftsim.world.simulated.file_class import FileClass, file_class
+from kraftsim.world.simulated.disk_faults import DiskFaults, FileClass, file_class
 from kraftsim.world.simulated.inode import Fate, Inode
 
 NAMES_KEPT = 0.3

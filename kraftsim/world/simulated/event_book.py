@@ -9,8 +9,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from kraftsim.events.event import Event
-from kraftsim.world.event_log import LineEncoder, file_name
+from kraftsim.events.event import Event, LineEncoder, event_file_name
 from kraftsim.world.simulated.clock import HostClock, TrueTime
 
 Observer = Callable[[str, int, int, int, Event], object]
@@ -101,7 +100,9 @@ class EventBook:
         """Write one file per log, as nodes on real machines do."""
         events_dir.mkdir(parents=True, exist_ok=True)
         for log in self.logs():
-            (events_dir / file_name(log.node, log.incarnation)).write_bytes(b"".join(log.lines()))
+            (events_dir / event_file_name(log.node, log.incarnation)).write_bytes(
+                b"".join(log.lines())
+            )
 
 
 class _Observers(dict[type[Event], tuple[Observer, ...]]):

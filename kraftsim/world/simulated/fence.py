@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kraftsim.world.simulated.ambient import is_running, running_process
-from kraftsim.world.simulated.call_site import escape
+from kraftsim.world.simulated.errors import escape
 from kraftsim.world.simulated.host import Process
 from kraftsim.world.simulated.routes import (
     AUDITED,

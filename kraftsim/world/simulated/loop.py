@@ -36,7 +36,7 @@ order of sets of tasks and futures follows their hash, which is an address (`Seq
 `SequencedTask`: a number); finalizers run when the garbage collector runs (only at fixed step
 counts, `_collect`); executors have threads (`run_in_executor` calls the function at once); debug
 mode reads the real clock (`get_debug`). Clocks, entropy and names of the real machine are routed to
-the host or raise SimulationEscape (`ambient`, `fence`, `forbidden`). String hashes and object
+the host or raise SimulationEscape (`ambient`, `fence`, `networked_loop`). String hashes and object
 addresses matter to some clients only: `launcher` pins them.
 
 The end of a run. `is_done` is checked when time is about to advance, so it sees a state in which

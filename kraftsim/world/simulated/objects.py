@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
-from kraftsim.world.interface import Chunk, FileSlice
-from kraftsim.world.pieces import bytes_of
+from kraftsim.world.interface import Chunk, FileSlice, bytes_of
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.005, 0.05
 BYTES_PER_SECOND = 200_000_000

@@ -1,13 +1,49 @@
-"""A listening port of a simulated process."""
+"""A listening port of a simulated process, and the socket object that it and connections show."""
 
 import asyncio
+import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from kraftsim.world.simulated.socket import SimulatedSocket
+from kraftsim.world.simulated.errors import escape
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
+
+
+class SimulatedSocket:
+    """Has the parts of `asyncio.trsock.TransportSocket` that clients use."""
+
+    __slots__ = ("_local", "_remote")
+
+    family = socket.AF_INET
+    type = socket.SOCK_STREAM
+    proto = socket.IPPROTO_TCP
+
+    def __init__(self, local: tuple[str, int], remote: tuple[str, int] | None) -> None:
+        self._local = local
+        self._remote = remote
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return the own address."""
+        return self._local
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the other end's address. Raises OSError on a server."""
+        if self._remote is None:
+            raise OSError("not connected")
+        return self._remote
+
+    def setsockopt(self, *args: object) -> None:
+        """Do nothing: options have no effect here."""
+
+    def getsockopt(self, *args: object) -> int:
+        """Return 0."""
+        return 0
+
+    def fileno(self) -> NoReturn:
+        """Raise an error: there is no descriptor."""
+        raise escape("a socket's descriptor")
 
 
 class SimulatedServer(asyncio.AbstractServer):

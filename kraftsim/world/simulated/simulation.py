@@ -3,9 +3,10 @@ seed that determines everything.
 """
 
 import asyncio
+import gc
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,6 @@ from kraftsim.events.runs import InvariantViolated
 from kraftsim.invariants.verdict import Violation
 from kraftsim.world.simulated import ambient, fence
 from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
-from kraftsim.world.simulated.collector import collector_at_rest
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.durable_disk import AT_RANDOM, DurableDisk, Losses, Wreck
 from kraftsim.world.simulated.errors import SimulationEscape, SimulationStopped, SimulationTimeLimit
@@ -428,3 +428,43 @@ class Simulation:
             log=log,
             stores=self.stores,
         )
+
+
+# --------------------------------------------------------------------------------------------------
+# Disables Python's garbage collector in simulated runs: it would visit all events of a run over
+# and over, and free nothing
+
+_has_frozen = False
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Disable automatic collection inside; a simulation collects at fixed step counts, so that
+    finalizers run at the same moment in every run.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def collected_after() -> Iterator[None]:
+    """The same for a whole run, followed by a collection.
+
+    Objects from before the first run are modules and classes, which stay: they are frozen, so that
+    the collector skips them.
+    """
+    global _has_frozen
+    if not _has_frozen:
+        _has_frozen = True
+        gc.collect()
+        gc.freeze()
+    with collector_at_rest():
+        try:
+            yield
+        finally:
+            gc.collect()

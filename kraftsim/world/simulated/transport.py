@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated.pipe import Medium, Pipe, PipeSegment, SegmentKind
-from kraftsim.world.simulated.socket import SimulatedSocket
+from kraftsim.world.simulated.server import SimulatedSocket
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.frames import FrameWatch

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from kraftsim.events.event import Event
-from kraftsim.world.simulated.file_class import FileClass
+from kraftsim.world.simulated.disk_faults import FileClass
 from kraftsim.world.simulated.frames import FrameSeen
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from typing import TypeVar
 from kraftsim.events.event import Event
 from kraftsim.world.interface import Clock, Disk, ObjectStore, World
 from kraftsim.world.random_streams import stream
-from kraftsim.world.relocated_world import RelocatedWorld
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.event_book import EventLog
 from kraftsim.world.simulated.host import Process
 from kraftsim.world.simulated.objects import SharedObjects, SimulatedObjects
-from kraftsim.world.subdirectory import Subdirectory
+from kraftsim.world.subdirectory import RelocatedWorld, Subdirectory
 
 T = TypeVar("T")
 ACTIVE_SHARE = 0.5

@@ -9,8 +9,8 @@ Source: KIP-595, KIP-996.
 from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 
-from kraftsim.raft.rules_log import RaftSettings
 from kraftsim.raft.rules_roles import Leader
+from kraftsim.raft.rules_settings import RaftSettings
 from tests.core.quorum_harness import HarnessNode
 from tests.core.quorum_stepper import PendingMessage, Table, message_line
 

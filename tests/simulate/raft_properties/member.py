@@ -18,10 +18,11 @@ from kraftsim.raft.controller_handlers import (
     k54_end_quorum_epoch,
     k59_fetch_snapshot,
 )
+from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import raft_settings
 from kraftsim.raft.raft_node import RaftNode
-from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
-from kraftsim.raft.waiting_fetches import WaitingFetches
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.server.call import Handler
 from kraftsim.server.config import NodeConfig

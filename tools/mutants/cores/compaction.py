@@ -9,7 +9,7 @@ _batches = Mutator("compaction", "kraftsim.partitions.rules_cleaning")
 _cleaning = Mutator("compaction", "kraftsim.partitions.rules_cleaning")
 _cleaner = Mutator("compaction", "kraftsim.partitions.log_cleaner")
 _log = Mutator("compaction", "kraftsim.partitions.log")
-_loading = Mutator("compaction", "kraftsim.partitions.coordinator_loading")
+_loading = Mutator("compaction", "kraftsim.partitions.hosted_partition")
 _replication = Mutator("replication", "kraftsim.partitions.replication")
 
 CORE = Core(

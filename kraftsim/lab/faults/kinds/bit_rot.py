@@ -7,9 +7,9 @@ corruption there may go undetected (`is_checked` excludes it).
 
 from collections.abc import Iterator
 
-from kraftsim.lab.faults.damaged_file import damage_until_healed, sound_files
 from kraftsim.lab.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
 from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.storage_faults import damage_until_healed, sound_files
 from kraftsim.world.simulated.damage import Damage
 
 

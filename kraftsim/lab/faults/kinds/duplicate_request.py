@@ -6,10 +6,9 @@ delivers. The effect of a repeated request depends on sequence numbers, epochs a
 or on nothing at all. Source: KIP-98 (duplicates), KAFKA-9144.
 """
 
-from kraftsim.lab.faults.awaited_frame import apis_of, await_frame
+from kraftsim.lab.faults.awaited_frame import apis_of, await_frame, held_frame
 from kraftsim.lab.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.field import SocketInjection
-from kraftsim.lab.faults.frame_over_sockets import held_frame
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 

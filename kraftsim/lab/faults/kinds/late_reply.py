@@ -9,10 +9,9 @@ not effective unless `is_given_up` is False.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.lab.faults.awaited_frame import apis_of, await_frame
+from kraftsim.lab.faults.awaited_frame import apis_of, await_frame, held_frame
 from kraftsim.lab.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.field import SocketInjection
-from kraftsim.lab.faults.frame_over_sockets import held_frame
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 

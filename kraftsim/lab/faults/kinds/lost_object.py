@@ -4,7 +4,7 @@ backup.
 
 from kraftsim.lab.faults.fault import Aim, Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.remote_objects import random_key
+from kraftsim.lab.faults.storage_faults import random_key
 
 
 def inject(injection: Injection) -> None:

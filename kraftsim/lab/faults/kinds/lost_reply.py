@@ -5,10 +5,9 @@ The case for which idempotent producers and retries of AllocateProducerIds were 
 KIP-98, KIP-730.
 """
 
-from kraftsim.lab.faults.awaited_frame import apis_of, await_frame
+from kraftsim.lab.faults.awaited_frame import apis_of, await_frame, held_frame
 from kraftsim.lab.faults.fault import EVERYWHERE, Between, Family, FaultKind
 from kraftsim.lab.faults.field import SocketInjection
-from kraftsim.lab.faults.frame_over_sockets import held_frame
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 

@@ -4,9 +4,9 @@ missing at its own position.
 The next incarnation reads both. Only the checksums of batches protect Kafka's files against this.
 """
 
-from kraftsim.lab.faults.damaged_file import damage_until_healed, sound_files
 from kraftsim.lab.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
 from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.storage_faults import damage_until_healed, sound_files
 from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.inode import SECTOR_BYTES
 

@@ -13,11 +13,10 @@ STALE_BROKER_EPOCH until it is restarted, in Apache Kafka as well.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.lab.faults.awaited_frame import API_KEY, apis_of, await_frame
+from kraftsim.lab.faults.awaited_frame import API_KEY, apis_of, await_frame, held_frame
 from kraftsim.lab.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.fault_space import BROKER_REGISTRATION
 from kraftsim.lab.faults.field import SocketInjection, Watch
-from kraftsim.lab.faults.frame_over_sockets import held_frame
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 

@@ -4,7 +4,7 @@ are listed.
 
 from kraftsim.lab.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.remote_objects import impair, stores_of
+from kraftsim.lab.faults.storage_faults import impair, stores_of
 from kraftsim.world.simulated.objects import StoreFault
 
 

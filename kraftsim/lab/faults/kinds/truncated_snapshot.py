@@ -4,9 +4,9 @@ A node that still has the records in its log does not need the snapshot; another
 error and not start. Healing restores the file and starts the node.
 """
 
-from kraftsim.lab.faults.damaged_file import damage_until_healed, sound_files
 from kraftsim.lab.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.storage_faults import damage_until_healed, sound_files
 from kraftsim.world.simulated import FileClass
 from kraftsim.world.simulated.damage import Damage
 
