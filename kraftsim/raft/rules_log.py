@@ -359,7 +359,7 @@ class VoterSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoterSet) and self._nodes == other._nodes
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable: Python's own form
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -20,7 +20,7 @@ from protocol.codec.types import Context, WireError
 from protocol.malformed import MalformedMessage
 
 
-class MessageConstruct(construct.Construct):  # type: ignore[misc]
+class MessageConstruct(construct.Construct):  # type: ignore[misc]  # construct has no types
     """A message at one version; errors are MalformedMessage."""
 
     def __init__(self, layout: StructureLayout) -> None:
@@ -101,7 +101,7 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
         return f"linkedinstances[{id(self)}].build_embedded(obj, io)"
 
 
-class VersionedMessage(construct.Construct):  # type: ignore[misc]
+class VersionedMessage(construct.Construct):  # type: ignore[misc]  # construct has no types
     """A message in all its versions: `parse(data, version=4)` and `build(message, version=4)`
     choose one.
     """
@@ -122,7 +122,7 @@ class VersionedMessage(construct.Construct):  # type: ignore[misc]
         raise construct.SizeofError(path=path)
 
 
-class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
+class CompiledConstruct(construct.Compiled):  # type: ignore[misc]  # construct has no types
     """The fused codec of a message as a construct; `codec` is the codec itself."""
 
     def __init__(

@@ -98,10 +98,11 @@ def shared_default(structure: type[T]) -> T:
         )
         found = object.__new__(frozen)
         template = structure()
+        # attr-defined: generated classes have slots
         for slot in structure.__slots__:  # type: ignore[attr-defined]
             object.__setattr__(found, slot, getattr(template, slot))
         _SHARED_DEFAULTS[structure] = found
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # an instance of a class made at run time
 
 
 _SHARED_DEFAULTS: dict[type, Any] = {}

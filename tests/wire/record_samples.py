@@ -24,7 +24,7 @@ PRODUCER: Mapping[str, int] = {"producer_id": 5, "producer_epoch": 1, "base_sequ
 def batch_at(base_offset: int, records: tuple[Record, ...] = RECORDS, **options: object) -> bytes:
     """Return a batch of format 2 whose first record has this offset."""
     moved = [record._replace(offset=record.offset + base_offset) for record in records]
-    return build_batch(moved, base_offset=base_offset, **options)  # type: ignore[arg-type]
+    return build_batch(moved, base_offset=base_offset, **options)
 
 
 def message_set_at(

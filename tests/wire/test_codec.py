@@ -161,7 +161,7 @@ def test_records_are_not_copied() -> None:
             "items[1].pairs[1].left",
             "does not fit",
         ),
-        ({"items": [Item(emit=3)]}, "items[0].emit", "is not a string"),  # type: ignore[arg-type]
+        ({"items": [Item(emit=3)]}, "items[0].emit", "is not a string"),
         ({"tiny": 128}, "tiny", "does not fit"),
         ({"port": -1}, "port", "does not fit"),
         ({"large": 1 << 63}, "large", "does not fit"),
@@ -427,7 +427,7 @@ def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
 
 def test_a_known_tag_is_refused_among_unknown_tags() -> None:
     item = Item()
-    item._tags = {0: b""}  # type: ignore[attr-defined]
+    item._tags = {0: b""}  # type: ignore[attr-defined]  # a generated class has it
     with pytest.raises(MalformedMessage, match="known"):
         compiled(Everything, 1).encode(Everything(items=[item]))
 
@@ -435,7 +435,7 @@ def test_a_known_tag_is_refused_among_unknown_tags() -> None:
 def test_unknown_tags_in_an_element_of_fixed_size_do_not_shift_the_others() -> None:
     """The fast path reads all elements at once, and must detect a longer one."""
     pairs = [Pair(left=number) for number in range(5)]
-    pairs[3]._tags = {9: b"ab"}  # type: ignore[attr-defined]
+    pairs[3]._tags = {9: b"ab"}  # type: ignore[attr-defined]  # a generated class has it
     frame = compiled(Everything, 1).encode(Everything(items=[Item(pairs=pairs)]))
     assert frame == construct_of(Everything, 1).build(Everything(items=[Item(pairs=pairs)]))
     parsed = compiled(Everything, 1).parse(frame).items[0].pairs
@@ -478,6 +478,7 @@ def test_tracebacks_show_the_source_of_a_fused_codec() -> None:
         compiled(Everything, 2).decode(b"\x01", 0)
     printed = "".join(traceback.format_exception(caught.value))
     assert "Everything.v2.decode." in printed and "unpack_from" in printed
+    # attr-defined: decode is a generated function
     assert linecache.getlines(compiled(Everything, 2).decode.__code__.co_filename)  # type: ignore[attr-defined]
 
 

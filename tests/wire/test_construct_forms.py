@@ -239,10 +239,12 @@ def test_a_message_of_all_versions_is_one_construct() -> None:
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=3)
     framed = construct.Struct(
         "length" / construct.Int16ub,
+        # attr-defined: a generated class has it
         "body" / InitProducerIdRequest.construct(),  # type: ignore[attr-defined]
-    )  # type: ignore[attr-defined]
+    )
     for version in range(7):
         content = compiled(InitProducerIdRequest, version).encode(request)
+        # attr-defined: a generated class has it
         assert InitProducerIdRequest.construct().parse(content, version=version) == request  # type: ignore[attr-defined]
         assert InitProducerIdRequest.construct().build(request, version=version) == content  # type: ignore[attr-defined]
         assert framed.parse(len(content).to_bytes(2) + content, version=version).body == request

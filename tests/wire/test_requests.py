@@ -134,6 +134,7 @@ def test_frames_are_made_of_the_declared_headers_and_bodies(
         request,
     )
     response = InitProducerIdResponse(error_code=-1)
+    # attr-defined: a generated class has it
     response._tags = {3: b"x"} if flexible else None  # type: ignore[attr-defined]
     expected = compiled(ResponseHeader, int(flexible)).encode(
         ResponseHeader(correlation_id=-9)
