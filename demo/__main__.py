@@ -8,13 +8,21 @@ import argparse
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from kraftsim.analysis.analysis import Analysis
+    from kraftsim.analysis.ingest import IngestResult
+    from kraftsim.lab.explore.result import RunResult
+
+T = TypeVar("T")
 SCENARIO = "idempotent_producers_under_kill"
 
 
@@ -80,26 +88,26 @@ def _introduction() -> str:
     )
 
 
-def _step(progress: Progress, title: str, work):  # type: ignore[no-untyped-def]
+def _step(progress: Progress, title: str, work: Callable[[], T]) -> T:
     task = progress.add_task(title, total=1)
     done = work()
     progress.update(task, completed=1)
     return done
 
 
-def _run(out: Path):  # type: ignore[no-untyped-def]
+def _run(out: Path) -> "RunResult":
     from kraftsim.lab.explore.run import run_scenario
 
     return run_scenario(SCENARIO, mode="processes", seed=1, out=out)
 
 
-def _ingest(out: Path):  # type: ignore[no-untyped-def]
+def _ingest(out: Path) -> "IngestResult":
     from kraftsim.analysis.ingest import ingest_run
 
     return ingest_run(out)
 
 
-def _analyze(out: Path):  # type: ignore[no-untyped-def]
+def _analyze(out: Path) -> "Analysis":
     from kraftsim.analysis.analyze import analyze_run
 
     return analyze_run(out, ())
@@ -111,7 +119,7 @@ def _report(out: Path) -> Path:
     return write_report(out, None)
 
 
-def _summary(result, analysis, report: Path, seconds: float) -> str:  # type: ignore[no-untyped-def]
+def _summary(result: "RunResult", analysis: "Analysis", report: Path, seconds: float) -> str:
     kills = sum(fired for _, fired, _ in result.faults.values())
     answer = (
         "every line is there exactly once"

@@ -132,7 +132,7 @@ def decode(
         for line in found.lines(source):
             click.echo(line, color=in_colour)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (open until the process ends)
         return OK
     return MALFORMED if show.malformed else UNREAD if show.unread or show.notices else OK
 

@@ -121,7 +121,7 @@ def dump(
     try:
         return WRONG if _print(places, settings, as_json) else OK
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (open until the process ends)
         return OK
 
 

@@ -60,6 +60,7 @@ def kraftsim_cluster_factory() -> Iterator[ClusterFactory]:
             settings = chosen.get("settings", {})
             assert isinstance(settings, Mapping), "settings are Kafka properties"
             chosen["settings"] = {**QUICK, **settings}
+            # arg-type: a dict of values of several types
             spec = ClusterSpec(**chosen)  # type: ignore[arg-type]
             cluster = running.enter_context(EmbeddedCluster(spec))
             cluster.fetch_producer_ids()

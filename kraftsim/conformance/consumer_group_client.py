@@ -96,6 +96,7 @@ class ConsumerGroupClient:
 
     def ask_in(self, version: int, fields: dict[str, object]) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat in a given version."""
+        # arg-type: a dict of values of several types
         asked = ConsumerGroupHeartbeatRequest(**{"group_id": self.group_id, **fields})  # type: ignore[arg-type]
         return self.peer.ask(asked, version, ConsumerGroupHeartbeatResponse)
 

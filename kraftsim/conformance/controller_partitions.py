@@ -111,6 +111,7 @@ class Led:
             ApiKey.ALTER_PARTITION, since=since, address=self.target.controller_address()
         ):
             if version < before:
+                # arg-type: keyword arguments of several types
                 row = self.alter(version, **changes)  # type: ignore[arg-type]
                 expect_error(row.error_code, error, f"version {version}, {what}")
                 returned = (row.leader_id, row.leader_epoch, row.isr, row.partition_epoch)

@@ -31,6 +31,7 @@ class Event(
     kinds: ClassVar[dict[str, type["Event"]]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
+        # arg-type: msgspec's options of a class, passed on as they are
         super().__init_subclass__(**options)  # type: ignore[arg-type]
         assert (
             cls.__name__ not in Event.kinds

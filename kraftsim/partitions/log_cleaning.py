@@ -130,6 +130,7 @@ async def _scan_keys(log: PartitionLog, found: Cleanable, offsets: OffsetMap, pa
     for index, segment in enumerate(dirty):
         walk = log.scan(segment, found.first_dirty_offset)
         for batch in walk:
+            # misc: mypy infers no type for a lambda with a default
             if not await pace.through(batch, lambda batch=batch: scan.take(batch)):  # type: ignore[misc]
                 return
             await pace.spend(batch.size_bytes)
@@ -172,6 +173,7 @@ async def _copy_retained(
     walk = log.scan(segment)
     unwritten_bytes = 0
     for batch in walk:
+        # misc: mypy infers no type for a lambda with a default
         left = await pace.through(batch, lambda batch=batch: cleaner.clean(batch))  # type: ignore[misc]
         cleaned.aborted += cleaner.transactions.kept()
         if left is not None:

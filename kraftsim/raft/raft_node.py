@@ -571,6 +571,7 @@ class RaftNode:
                 if self._duties is not None:
                     self._duties.on_readable(is_committed=False)
             case do.Reply():
+                # operator: a ticket is opaque to the rules; this node's are callbacks
                 effect.ticket(effect.body)  # type: ignore[operator]
             case do.Persist() | do.Truncate() | do.FinishSnapshot():
                 self._carry_out_durably(effect)

@@ -84,7 +84,7 @@ class VoterSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoterSet) and self._nodes == other._nodes
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # not hashable: Python's own form
 
     def __len__(self) -> int:
         return len(self._nodes)

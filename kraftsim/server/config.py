@@ -595,6 +595,7 @@ class NodeConfig:
         values = {
             each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()
         }
+        # arg-type: parse_setting returns the type of each field
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
         return _with_derived(config, properties)
 

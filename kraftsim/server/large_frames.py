@@ -55,7 +55,8 @@ class LargeFrames(asyncio.BufferedProtocol):
 
         Raises OSError if there is no memory for it.
         """
-        self.eof_received = owner.eof_received  # type: ignore[method-assign]  # the owner handles everything except data
+        # method-assign: the owner handles everything except data
+        self.eof_received = owner.eof_received  # type: ignore[method-assign]
         self.connection_lost = owner.connection_lost  # type: ignore[method-assign]
         self.pause_writing = owner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = owner.resume_writing  # type: ignore[method-assign]

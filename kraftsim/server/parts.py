@@ -251,6 +251,7 @@ class Parts:
 
     def replacing(self, **parts: object) -> "Parts":
         """Return these parts with some of them replaced, by name."""
+        # arg-type: names and types are the caller's: `replace` checks the names
         return replace(self, **parts)  # type: ignore[arg-type]
 
     def producer_state(self, config: NodeConfig) -> ProducerStateManager:

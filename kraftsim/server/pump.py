@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-I = TypeVar("I")  # noqa: E741
+Input = TypeVar("Input")
 E = TypeVar("E")
 
 
@@ -56,7 +56,9 @@ class Pump(Generic[E]):
 
 
 async def run_awaited(
-    step: Callable[[I], list[E]], happened: I, carry_out: Callable[[E], Awaitable[I | None]]
+    step: Callable[[Input], list[E]],
+    happened: Input,
+    carry_out: Callable[[E], Awaitable[Input | None]],
 ) -> None:
     """Step with an input, and execute effects that take time, one at a time; what comes of them is
     stepped with before any other input.

@@ -241,7 +241,7 @@ class ControllerContext:
         self._has_events.set()
 
     async def _process_events(self) -> None:
-        act: dict[str, Callable[[str], object]] = {
+        act: dict[str, Callable[[str], Awaitable[object]]] = {
             "brokers": self._process_broker_change,
             "broker": self._process_broker_update,
             "topics": self._process_topic_change,
@@ -259,7 +259,7 @@ class ControllerContext:
                 event, about = next(iter(self._events))
                 del self._events[event, about]
                 try:
-                    await act[event](about)  # type: ignore[misc]
+                    await act[event](about)
                 except MalformedMessage as malformed:  # the previous state stays in effect
                     self._not_understood(malformed)
                 await self.world.yield_point("seen in ZooKeeper, and the next not looked at")

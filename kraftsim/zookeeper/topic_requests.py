@@ -297,6 +297,7 @@ async def _delete(
 
     failed: dict[str, None] = {}
     for name in names:
+        # misc: mypy infers no type for a lambda with a default
         context.deletions.when_gone(name, lambda name=name: is_gone(name))  # type: ignore[misc]
         try:
             await context.client.create(delete_topic_path(name), None)

@@ -81,6 +81,7 @@ class InterpretedFixed(FixedLayout):
 
 def fixed(cls: type) -> FixedLayout:
     """Return the numbers of a structure whose fields are all of fixed size."""
+    # attr-defined: set when the class is generated
     codes: str | None = cls.__codes__  # type: ignore[attr-defined]
     assert codes is not None, (
         f"{cls.__name__} has fields of variable size, or some that exist in some versions only"

@@ -27,7 +27,7 @@ class FusedCodec(Protocol):
     def encode_into(self, message: Message, chunks: list[bytes | memoryview], /) -> None: ...
 
 
-class MessageConstruct(construct.Construct):  # type: ignore[misc]
+class MessageConstruct(construct.Construct):  # type: ignore[misc]  # construct has no types
     """A message at one version; errors are MalformedMessage."""
 
     def __init__(self, layout: StructureLayout, fused: FusedCodec) -> None:
@@ -109,7 +109,7 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
         return f"linkedinstances[{id(self)}].build_embedded(obj, io)"
 
 
-class VersionedMessage(construct.Construct):  # type: ignore[misc]
+class VersionedMessage(construct.Construct):  # type: ignore[misc]  # construct has no types
     """A message in all its versions: `parse(data, version=4)` and `build(message, version=4)`
     choose one.
     """
@@ -130,7 +130,7 @@ class VersionedMessage(construct.Construct):  # type: ignore[misc]
         raise construct.SizeofError(path=path)
 
 
-class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
+class CompiledConstruct(construct.Compiled):  # type: ignore[misc]  # construct has no types
     """The fused codec of a message as a construct; `codec` is the codec itself."""
 
     def __init__(self, message_construct: MessageConstruct, codec: FusedCodec) -> None:

@@ -84,6 +84,7 @@ class CompiledMessage(Generic[T]):
     @property
     def holds_records(self) -> bool:
         """Whether it can contain record batches, which are never copied."""
+        # attr-defined: set when the class is generated
         ranges: tuple[tuple[int, int], ...] = self.cls.__records__  # type: ignore[attr-defined]
         return any(first <= self.version <= last for first, last in ranges)
 

@@ -27,10 +27,10 @@ def shared_default(structure: type[T]) -> T:
         )
         found = object.__new__(frozen)
         template = structure()
-        for slot in structure.__slots__:  # type: ignore[attr-defined]
+        for slot in structure.__slots__:  # type: ignore[attr-defined]  # made at run time
             object.__setattr__(found, slot, getattr(template, slot))
         _SHARED_DEFAULTS[structure] = found
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # made at run time
 
 
 _SHARED_DEFAULTS: dict[type, Any] = {}

@@ -71,7 +71,7 @@ PYTHON_TYPES: Final[Mapping[Primitive, tuple[type, ...]]] = {
 }
 
 
-class Field(construct.Construct):  # type: ignore[misc]
+class Field(construct.Construct):  # type: ignore[misc]  # construct has no types
     """A field of a message or structure, over all versions: `parse(data, version=4,
     flexible=VersionRange.parse("2+"))` parses its value alone.
 
@@ -143,7 +143,7 @@ class Field(construct.Construct):  # type: ignore[misc]
         raise construct.SizeofError(path=path)
 
 
-class PresentField(construct.Renamed):  # type: ignore[misc]
+class PresentField(construct.Renamed):  # type: ignore[misc]  # construct has no types
     """A field at one version: its name, and the construct of its content in that version."""
 
     def __init__(self, declared: Field, subcon: construct.Construct, *, tagged: bool) -> None:
@@ -182,7 +182,7 @@ class ArrayLayout:
     element: "Primitive | StructureLayout"
 
 
-class StructureLayout(construct.Adapter):  # type: ignore[misc]
+class StructureLayout(construct.Adapter):  # type: ignore[misc]  # construct has no types
     """A message or structure at one version: a Struct, and the adapter between its container and an
     object of the class.
 

@@ -22,7 +22,7 @@ Context: TypeAlias = Any
 """construct's context: the values parsed so far, and the keywords of `parse` and `build`."""
 
 
-class WireError(construct.ConstructError):  # type: ignore[misc]
+class WireError(construct.ConstructError):  # type: ignore[misc]  # construct has no types
     """A value that does not fit its type; `path` is construct's, `position` the byte in the stream
     (None when building).
     """
@@ -34,7 +34,7 @@ class WireError(construct.ConstructError):  # type: ignore[misc]
         self.position = position
 
 
-class WireType(construct.Construct):  # type: ignore[misc]
+class WireType(construct.Construct):  # type: ignore[misc]  # construct has no types
     """A wire type; the classes below define the encoding."""
 
     def _sizeof(self, context: object, path: str) -> int:

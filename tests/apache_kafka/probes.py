@@ -133,6 +133,7 @@ def warmed_up(target: Target) -> Target:
                 transactional_id=f"warm-up-{number}", transaction_timeout_ms=60_000
             )
             with_retries(
+                # misc: mypy infers no type for a lambda with a default
                 lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse),  # type: ignore[misc]
                 lambda answer: answer.error_code,
             )

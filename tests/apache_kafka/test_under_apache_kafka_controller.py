@@ -158,6 +158,7 @@ def test_our_broker_follows_an_apache_kafka_zookeeper_controller(tmp_path: Path)
         both_brokers = [THEIRS, OURS]
         for each in (kafka, ours):
             until(
+                # misc: mypy infers no type for a lambda with a default
                 lambda each=each: all(  # type: ignore[misc]
                     isr == both_brokers for _, isr in partitions(each.bootstrap).values()
                 ),

@@ -320,6 +320,7 @@ def test_a_node_that_crashes_is_named_at_once(kraftsim_cluster: EmbeddedCluster)
         assert running.failing is not None
         running.failing.cancel()
         running.failing = asyncio.ensure_future(asyncio.sleep(0, OSError("disk full")))
+        # method-assign: replaced for the test
         running.node.ready = lambda: asyncio.sleep(60)  # type: ignore[method-assign]
 
     kraftsim_cluster._wait(fail(), 5)

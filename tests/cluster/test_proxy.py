@@ -59,7 +59,7 @@ async def behind_proxy(
         port=free_port_range(brokers),
         behind_proxy=True,
         settings=QUICK_SESSIONS,
-        **options,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]  # keyword arguments of several types
     )
     async with ProcessCluster(spec, RunDirectory(directory), follows_frames=True) as cluster:
         yield cluster

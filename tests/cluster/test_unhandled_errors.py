@@ -38,6 +38,7 @@ def test_an_exception_in_a_callback_is_reported(
 
         class Greets(asyncio.Protocol):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                # attr-defined: a socket's transport writes
                 transport.write(b"hello")  # type: ignore[attr-defined]
 
         server = await loop.create_server(Greets, "127.0.0.1", 0)

@@ -75,12 +75,14 @@ class ConsumersHarness(GroupsHarness):
             "fresh_id": "fresh",
             **changed,
         }
+        # arg-type: a dict of values of several types
         self.shard.consumer_heartbeat(self._waiters, HeartbeatInput(**fields), self.now)  # type: ignore[arg-type]
         self.settle()
         answer = self.answers[self._waiters]
         assert isinstance(answer, HeartbeatAnswer)
         return answer
 
+    # override: consumers name their topics
     def join(self, member_id: str, *names: str, **changed: object) -> HeartbeatAnswer:  # type: ignore[override]
         """Join the group, and accept the assignment."""
         fields = {

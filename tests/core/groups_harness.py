@@ -3,6 +3,7 @@ replicated on command.
 """
 
 from kraftsim.events.event import Event
+from kraftsim.groups.rules_classic_group import ClassicGroup
 from kraftsim.groups.rules_committing import (
     OffsetCommitInput,
     OffsetToCommit,
@@ -40,6 +41,7 @@ class GroupsHarness:
     """One shard. `holds_back`: appends wait in `held` for `store`."""
 
     def __init__(self, shard_class: type[GroupShard] = GroupShard, **settings: int | str) -> None:
+        # arg-type: keyword arguments of several types
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
         self.events: list[Event] = []
         self.shard = shard_class(self.settings, 7, self.events.append)
@@ -126,6 +128,7 @@ class GroupsHarness:
             "skips_assignment": False,
             **changed,
         }
+        # arg-type: a dict of values of several types
         self.shard.join(self._waiters, JoinInput(**fields), self.now)  # type: ignore[arg-type]
         self.settle()
         return self._waiters
@@ -282,7 +285,7 @@ class GroupsHarness:
         return list(self.group.members) if GROUP in self.shard.groups else []
 
     @property
-    def group(self):  # type: ignore[no-untyped-def]
+    def group(self) -> ClassicGroup:
         """The group."""
         return self.shard.groups[GROUP]
 
@@ -300,6 +303,7 @@ class GroupsHarness:
 def batch_of(*records: CoordinatorRecord, offset: int, **fields: object) -> RecordBatch:
     """Records as a batch of their own."""
     rows = [Record(key=record.key, value=record.value) for record in records]
+    # arg-type: keyword arguments of several types
     return RecordBatch(build_batch(rows, base_offset=offset, **fields))  # type: ignore[arg-type]
 
 

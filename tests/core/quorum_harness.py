@@ -29,7 +29,7 @@ from protocol.messages.k18_api_versions import (
     SupportedFeatureKey,
 )
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest
-from protocol.records.batches import build_batch, split_batches
+from protocol.records.batches import RecordBatch, build_batch, split_batches
 from protocol.records.control_records import (
     ControlType,
     KRaftVersionRecord,
@@ -76,7 +76,7 @@ class HarnessNode:
         self.incarnation = 0
         self.waiting: list[do.Effect] = []
         self.is_persisting = False
-        self.parked: list[tuple[FetchRequest, object, int]] = []
+        self.parked: list[tuple[FetchRequest, Callable[[Message], None], int]] = []
         self.wake_ms = 0
         self.leads = False
 
@@ -223,7 +223,7 @@ class HarnessNode:
         self.disk.batches, self.disk.start_offset = kept, snapshot.end_offset
         return snapshot
 
-    def _read_back(self) -> list:  # type: ignore[type-arg]
+    def _read_back(self) -> list[RecordBatch]:
         return [next(split_batches(batch)) for batch in self.disk.batches]
 
     def _fetch(
@@ -255,7 +255,7 @@ class HarnessNode:
         due = [entry for entry in self.parked if entry[2] <= self.harness.now_ms]
         self.parked = [entry for entry in self.parked if entry[2] > self.harness.now_ms]
         for request, answer, _ in due:
-            self._fetch(request, answer, park=False)  # type: ignore[arg-type]
+            self._fetch(request, answer, park=False)
         self.pump()
 
     def _carry_out(self, effect: do.Effect) -> None:
@@ -270,7 +270,7 @@ class HarnessNode:
             case do.EmitEvent():
                 pass
             case do.Reply(ticket=ticket, body=body):
-                ticket(body)  # type: ignore[operator]
+                ticket(body)  # type: ignore[operator]  # the harness's tickets are callbacks
             case do.Send():
                 self.harness.send(self, effect)
             case do.WriteLeaderChange():
@@ -355,7 +355,7 @@ class HarnessNode:
                 parked, self.parked = self.parked, []
                 for request, answer, until_ms in parked:
                     if until_ms > self.harness.now_ms:
-                        self._fetch(request, answer, park=True)  # type: ignore[arg-type]
+                        self._fetch(request, answer, park=True)
             case do.Advance(high_watermark=high_watermark):
                 self.harness.committed(self, high_watermark)
             case do.LeaderKnown():
@@ -494,6 +494,7 @@ class Harness:
             for node in self.nodes.values()
             if node.replica is not None and node.leads and node.replica.is_leader
         ]
+        # union-attr: `leading` has running nodes only
         return max(leading, key=lambda node: node.replica.quorum.epoch, default=None)  # type: ignore[union-attr]
 
     # Invariants

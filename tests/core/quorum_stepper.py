@@ -18,6 +18,7 @@ from kraftsim.raft.events import (
     VoteAnswered,
     VotersChanged,
 )
+from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_settings import RaftSettings
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
@@ -71,7 +72,7 @@ class TableNode(HarnessNode):
 
     def _flushed(self, incarnation: int, end_offset: int, batch_count: int) -> Callable[[], None]:
         done = super()._flushed(incarnation, end_offset, batch_count)
-        slow = self.harness.slow  # type: ignore[attr-defined]
+        slow = self.harness.slow  # type: ignore[attr-defined]  # the harness is a Table
         return lambda: slow[self.id].append(done) if self.id in slow else done()
 
 
@@ -84,7 +85,7 @@ class Table(Harness):
         self, *, size: int, settings: RaftSettings | None = None, formatted: tuple[int, ...] = ()
     ) -> None:
         super().__init__(0, size=size, settings=settings, formatted=formatted)
-        self.random = RandomSource()  # type: ignore[assignment]
+        self.random = RandomSource()  # type: ignore[assignment]  # draws the same numbers always
         self.pending: list[PendingMessage] = []
         self.lines: list[str] = []
         self.parted: set[frozenset[int]] = set()
@@ -301,8 +302,8 @@ def response_fields(message: PendingMessage) -> str:
     return ErrorCode(error).name
 
 
-def _fetched(body: FetchResponse, quorum: object) -> str:
-    answer = rules_messages.fetch_answer(quorum, body)  # type: ignore[arg-type]
+def _fetched(body: FetchResponse, quorum: Quorum) -> str:
+    answer = rules_messages.fetch_answer(quorum, body)
     if answer is None:
         return ErrorCode(body.error_code).name
     words = [f"{_error(answer.error)}epoch {answer.leader_epoch}{_leader(answer.leader_id)}"]

@@ -58,6 +58,7 @@ def registration(
         ],
         "log_dirs": [bytes([broker_id % 256]) * 16],
     }
+    # arg-type: a dict of values of several types
     return BrokerRegistrationRequest(**(fields | changes))  # type: ignore[arg-type]
 
 
@@ -359,7 +360,7 @@ def test_metadata_version_decides_the_records_of_broker_state_changes(
             broker_id=1,
             broker_epoch=epoch,
             current_metadata_offset=len(log) - 1,
-            **wish,  # type: ignore[arg-type]
+            **wish,  # type: ignore[arg-type]  # keyword arguments of several types
         )
         return take(state.decide_heartbeat(request, len(log), 0))
 

@@ -107,6 +107,7 @@ def test_checkpoint_outside_of_the_log_is_ignored(
 )
 def test_cleaning_is_due_by_dirty_ratio_or_age(rules: dict[str, float], is_due: bool) -> None:
     """500 of 600 bytes are dirty, and the oldest of them have timestamp 2000."""
+    # arg-type: a dict of values of several types
     chosen = CleaningRules(is_compacted=True, **rules)  # type: ignore[arg-type]
     extent = LogExtent(
         segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=40

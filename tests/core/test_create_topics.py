@@ -69,6 +69,7 @@ def topic(
     name: str = "new", partitions: int = 2, replicas: int = 1, **changes: object
 ) -> CreatableTopic:
     return CreatableTopic(
+        # arg-type: a dict of values of several types
         **({"name": name, "num_partitions": partitions, "replication_factor": replicas} | changes)  # type: ignore[arg-type]
     )
 
@@ -78,6 +79,7 @@ def by_hand(*assignments: tuple[int, list[int]], **changes: object) -> Creatable
         CreatableReplicaAssignment(partition_index=partition, broker_ids=broker_ids)
         for partition, broker_ids in assignments
     ]
+    # arg-type: a dict of values of several types
     return topic(**({"partitions": -1, "replicas": -1, "assignments": made} | changes))  # type: ignore[arg-type]
 
 

@@ -63,4 +63,5 @@ class ReturnsEpochs(TransactionRules):
 )
 def test_an_injected_bug_is_found(mistake: dict[str, object], what: str) -> None:
     with pytest.raises(Broken, match=what):
+        # arg-type: a dict of values of several types
         search(lambda: Endings(**mistake), depth=12, cpu_seconds=10)  # type: ignore[arg-type]

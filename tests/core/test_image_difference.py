@@ -53,6 +53,7 @@ def test_difference_names_exactly_what_changed(cut: int) -> None:
     touched.take_changes()
     log = replayed(HISTORY[cut:], touched).take_changes()
     assert changes.registries <= log.registries
+    # index: names are pairs
     assert named(changes) - {name for name in named(changes) if name[0] == "config"} <= named(log)  # type: ignore[index]
 
 

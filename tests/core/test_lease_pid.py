@@ -325,6 +325,7 @@ def test_corrected_list_keeps_no_producer_shorter_than_a_table(seed: int) -> Non
                 each.add(entry(producer_id, now_ms))
             else:
                 known.last_seen_ms = now_ms
+        # misc: mypy infers no type for a lambda with a default
         gone = repaired.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
         table.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
         assert gone == sorted(gone)

@@ -70,6 +70,7 @@ def partition(topic_id: bytes, number: int, replicas: Sequence[int]) -> Partitio
 
 def change(topic_id: bytes, number: int = 0, **fields: object) -> PartitionChangeRecord:
     """A change of a partition."""
+    # arg-type: keyword arguments of several types
     return PartitionChangeRecord(topic_id=topic_id, partition_id=number, **fields)  # type: ignore[arg-type]
 
 

@@ -83,7 +83,7 @@ def update(
     topic_id: bytes = TOPIC_ID,
     epoch: int = CONTROLLER_EPOCH,
     brokers: Iterable[int] = (1, 2),
-) -> object:
+) -> UpdateMetadataRequest:
     topics = (
         [UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))]
         if states
@@ -142,10 +142,10 @@ def apply(image: MetadataImage, outcome: MetadataUpdate | Refusal) -> MetadataUp
     return outcome
 
 
-def image_after(*requests: object) -> MetadataImage:
+def image_after(*requests: UpdateMetadataRequest) -> MetadataImage:
     image, teller = MetadataImage(), received()
     for request in requests:
-        apply(image, teller.update(request, image))  # type: ignore[arg-type]
+        apply(image, teller.update(request, image))
     return image
 
 
@@ -183,8 +183,8 @@ def test_update_metadata_is_applied() -> None:
 def test_repeated_request_changes_nothing() -> None:
     """So that it has no effects."""
     image, teller = MetadataImage(), received()
-    apply(image, teller.update(update(state()), image))  # type: ignore[arg-type]
-    assert apply(image, teller.update(update(state()), image)).records == []  # type: ignore[arg-type]
+    apply(image, teller.update(update(state()), image))
+    assert apply(image, teller.update(update(state()), image)).records == []
 
 
 @pytest.mark.parametrize(("later", "alive"), [((1,), [1]), ((1, 2, 3), [1, 2, 3])])
@@ -228,7 +228,7 @@ def test_topic_without_an_id_gets_one_later_and_is_the_same_topic() -> None:
     assert topic is not None
     assert topic.topic_id == derived_topic_id("t")
     assert reported_topic_id(topic.topic_id) == ZERO_UUID
-    apply(image, received().update(update(state(0), topic_id=TOPIC_ID), image))  # type: ignore[arg-type]
+    apply(image, received().update(update(state(0), topic_id=TOPIC_ID), image))
     topic = image.topic("t")
     assert topic is not None
     assert (topic.topic_id, sorted(topic.partitions)) == (TOPIC_ID, [0, 1])
@@ -478,9 +478,9 @@ def test_deposed_controller_is_rejected() -> None:
     remains.
     """
     teller, image = received(), MetadataImage()
-    apply(image, teller.update(update(state(), epoch=7), image))  # type: ignore[arg-type]
+    apply(image, teller.update(update(state(), epoch=7), image))
     refused = [
-        teller.update(update(state(), epoch=6), image),  # type: ignore[arg-type]
+        teller.update(update(state(), epoch=6), image),
         teller.apply_leader_and_isr(leader_and_isr(appointed(), epoch=6), image, lambda *_: None),
         teller.stop(StopReplicaRequest(controller_epoch=6), lambda *_: None),
     ]

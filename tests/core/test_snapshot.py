@@ -3,6 +3,7 @@ and the rest of the log gives the same state.
 """
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -230,7 +231,7 @@ def test_snapshot_without_producer_id_allocations_has_no_block_record() -> None:
 def test_state_registered_for_other_components_can_be_reverted() -> None:
     journal = Journal()
 
-    def new_table() -> TimelineDict:  # type: ignore[type-arg]
+    def new_table() -> TimelineDict[Any, Any]:
         return TimelineDict(journal)
 
     registries = Registries(new_table)

@@ -66,6 +66,7 @@ def entry(state: TransactionState = EMPTY, epoch: int = 5, **changes: object) ->
         facts = replace(facts, start_ms=NOW - 5000)
     if state in (ONGOING, *PREPARED):
         facts = replace(facts, partitions=(T0,))
+    # arg-type: keyword arguments of several types
     return TransactionEntry("x", replace(facts, **changes))  # type: ignore[arg-type]
 
 

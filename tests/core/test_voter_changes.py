@@ -232,6 +232,7 @@ def test_voter_changes_under_faults_lose_nothing_committed(seed: int) -> None:
                     listeners=listeners,
                 )
                 leader.receive(change, lambda _: None)
+            # union-attr: a leader runs
             case 5 if leader is not None and len(leader.replica.quorum.voter_set) > 2:  # type: ignore[union-attr]
                 leader.receive(
                     RemoveRaftVoterRequest(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 import pytest
 
@@ -12,6 +12,7 @@ from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
 
 MakeWorld = Callable[[], "WatchedWorld"]
+E = TypeVar("E", bound=Event)
 
 
 class WatchedWorld(RealWorld):
@@ -24,7 +25,7 @@ class WatchedWorld(RealWorld):
         self.__dict__.setdefault("emitted", []).append(event)
         super().emit(event)
 
-    def emitted_of(self, kind: type[Event]) -> list[Event]:
+    def emitted_of(self, kind: type[E]) -> list[E]:
         """Return the events of a kind."""
         return [event for event in self.__dict__.get("emitted", []) if type(event) is kind]
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.events.event import Event
@@ -16,6 +17,7 @@ from protocol.errors import ErrorCode
 from tests.node.conftest import WatchedWorld
 from tests.node.controllers import CLUSTER_ID, BrokerStandIn, connected, parts
 
+E = TypeVar("E", bound=Event)
 IDS = (101, 102, 103)
 QUICK = {  # a Fetch may wait for 500 ms, so the timeouts that wait for its response must be longer
     "controller.quorum.election.timeout.ms": "200",
@@ -119,7 +121,7 @@ class Quorum:
         await self.running.pop(node_id).stop()
         self.worlds[node_id].close()
 
-    def emitted(self, node_id: int, kind: type[Event]) -> list[Event]:
+    def emitted(self, node_id: int, kind: type[E]) -> list[E]:
         """Return the events of the latest incarnation of a controller."""
         return self.worlds[node_id].emitted_of(kind)
 

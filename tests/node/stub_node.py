@@ -115,6 +115,14 @@ class Client:
         """Send bytes as they are."""
         self.writer.write(b"".join(frames))
 
+    def pause_reading(self) -> None:
+        """Take nothing more from the socket, as a client that hangs."""
+        self.reader._transport.pause_reading()  # type: ignore[attr-defined]  # not in typeshed
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self.reader._transport.resume_reading()  # type: ignore[attr-defined]  # not in typeshed
+
     async def answer(self, timeout_s: float = 5) -> bytes:
         """Read one response without its size."""
         async with asyncio.timeout(timeout_s):

@@ -313,6 +313,7 @@ def test_broker_re_registers_only_when_directories_become_supported() -> None:
             for record in records:
                 image.load(record)
             cluster.simulation.run_until(
+                # arg-type: keyword arguments of several types
                 cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes)))  # type: ignore[arg-type]
             )
             cluster.simulation.run_for(5)

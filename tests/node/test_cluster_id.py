@@ -68,7 +68,7 @@ async def test_node_without_a_configured_cluster_id_uses_its_directorys(
         await node.start()
         await node.ready()
         await node.stop()
-    assert [event.cluster_id for event in world.emitted_of(NodeStarted)] == [wanted]  # type: ignore[attr-defined]
+    assert [event.cluster_id for event in world.emitted_of(NodeStarted)] == [wanted]
     assert (
         parse_meta_properties((tmp_path / "data" / "meta.properties").read_bytes()).cluster_id
         == wanted

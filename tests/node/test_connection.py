@@ -129,6 +129,14 @@ class Client:
         """Send bytes as they are."""
         self.writer.write(b"".join(frames))
 
+    def pause_reading(self) -> None:
+        """Take nothing more from the socket, as a client that hangs."""
+        self.reader._transport.pause_reading()  # type: ignore[attr-defined]  # not in typeshed
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self.reader._transport.resume_reading()  # type: ignore[attr-defined]  # not in typeshed
+
 
 def init(correlation_id: int, timeout_ms: int = 1) -> bytes:
     """Build an InitProducerId request."""
@@ -444,7 +452,7 @@ async def test_failed_assertion_stops_the_node(server: Server) -> None:
         assert not await client.is_closed()
     assert server.shell.is_dead
     assert [
-        event.reason.startswith("AssertionError: the assertion message")  # type: ignore[attr-defined]
+        event.reason.startswith("AssertionError: the assertion message")
         for event in server.world.emitted_of(NodeFailed)
     ] == [True]
     async with asyncio.timeout(1):
@@ -454,7 +462,7 @@ async def test_failed_assertion_stops_the_node(server: Server) -> None:
 async def test_client_that_does_not_read_responses_is_no_longer_read(server: Server) -> None:
     """The socket bounds what a client can make the node buffer."""
     client = await server.connect()
-    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    client.pause_reading()
     chunk = b"".join(init(number) for number in range(2000))
     served = -1
     for _ in range(400):
@@ -465,7 +473,7 @@ async def test_client_that_does_not_read_responses_is_no_longer_read(server: Ser
         served = len(server.stub_node.calls)
     else:
         raise AssertionError("the node kept on reading")
-    client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    client.resume_reading()
     for number in range(3000):
         assert decode_response(22, 4, await client.frame())[0] == number % 2000
 
@@ -513,5 +521,5 @@ async def test_port_in_use_is_one_clear_line(server: Server) -> None:
     ):
         await listeners.open(
             [ListenerEndpoint("A", "127.0.0.1", 0), ListenerEndpoint("B", "127.0.0.1", taken)],
-            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]  # no listener accepts: the second one is taken
         )

@@ -215,7 +215,7 @@ async def test_block_allocation_continues_after_a_kill(make_world: MakeWorld) ->
         ):
             await broker.register(incarnation=incarnation)
             starts += [(await broker.allocate()).producer_id_start for _ in range(2)]
-        assert [event.leader_epoch for event in world.emitted_of(ControllerElected)] == [  # type: ignore[attr-defined]
+        assert [event.leader_epoch for event in world.emitted_of(ControllerElected)] == [
             incarnation
         ]
     assert starts == [0, 1000, 2000, 3000, 4000, 5000]
@@ -255,7 +255,7 @@ async def test_torn_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_pa
     async with running_controller(world) as controller:
         assert controller.raft.log_end_offset == FRESH_END + RESTART_RECORDS
     [recovered] = world.emitted_of(LogRecovered)
-    assert (recovered.next_offset, recovered.truncated_bytes) == (FRESH_END, 4)  # type: ignore[attr-defined]
+    assert (recovered.next_offset, recovered.truncated_bytes) == (FRESH_END, 4)
 
 
 async def test_invalid_registration_is_rejected_with_a_reason(make_world: MakeWorld) -> None:
@@ -275,8 +275,8 @@ async def test_invalid_registration_is_rejected_with_a_reason(make_world: MakeWo
         assert (
             await broker.register(incarnation=2)
         ).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert [event.error_code for event in world.emitted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
-    assert [event.broker_epoch for event in world.emitted_of(BrokerRegistered)] == [  # type: ignore[attr-defined]
+    assert [event.error_code for event in world.emitted_of(BrokerRegistrationRefused)] == [104, 101]
+    assert [event.broker_epoch for event in world.emitted_of(BrokerRegistered)] == [
         FIRST_BROKER_EPOCH
     ]
 
@@ -509,8 +509,8 @@ async def test_topics_of_a_request_are_created_independently(make_world: MakeWor
         ]
         again = await broker.ask(CreateTopicsRequest(topics=topics[:1]))
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert [event.topic for event in world.emitted_of(TopicCreated)] == ["orders"]  # type: ignore[attr-defined]
-    assert [(event.topic, event.error_code) for event in world.emitted_of(TopicRefused)] == [  # type: ignore[attr-defined]
+    assert [event.topic for event in world.emitted_of(TopicCreated)] == ["orders"]
+    assert [(event.topic, event.error_code) for event in world.emitted_of(TopicRefused)] == [
         ("a/b", 17),
         ("b", 42),
         ("orders", 36),
@@ -625,13 +625,14 @@ def refuse_flush(controller: Controller) -> None:
     async def flush() -> int:
         raise OSError(5, "Input/output error")
 
-    controller.raft.store._log.flush = flush  # type: ignore[method-assign]
+    controller.raft.store._log.flush = flush  # type: ignore[method-assign]  # replaced for the test
 
 
 def refuse_write(controller: Controller) -> None:
     def append(*chunks: object, **sizes: object) -> None:
         raise OSError(28, "No space left on device")
 
+    # method-assign: replaced for the test
     controller.raft.store._log.append = append  # type: ignore[method-assign]
 
 
@@ -653,7 +654,7 @@ async def test_disk_error_stops_the_controller(
             await broker.allocate()
         assert isinstance(await asyncio.wait_for(controller.failed(), 1), OSError)
         assert controller.metadata_writer.state.producer_ids.next_producer_id == 0
-    assert [event.operation for event in world.emitted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
+    assert [event.operation for event in world.emitted_of(DiskFailed)] == [operation]
     assert world.emitted_of(MetadataReverted) == [MetadataReverted(to_offset=7)]
     assert (
         len(world.emitted_of(NodeFailed)) == 1 and world.emitted_of(ProducerIdBlockAllocated) == []

@@ -47,7 +47,7 @@ from protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
 )
 from protocol.schema import Message
-from tests.node.conftest import MakeWorld
+from tests.node.conftest import MakeWorld, WatchedWorld
 from tests.node.controllers import BrokerStandIn, connected, running_controller
 
 CAUGHT_UP = 1 << 40
@@ -230,7 +230,8 @@ async def test_leaderless_partition_gets_an_unclean_leader_once_allowed(
         await stage.until(lambda: stage.partition.leader == 2)
         assert (stage.partition.isr, stage.partition.leader_recovery_state) == ((2,), 1)
         world = stage.controller.world
-        await stage.until(lambda: world.emitted_of(PartitionChanged)[-1].leader_recovery_state == 1)  # type: ignore[attr-defined]
+        assert isinstance(world, WatchedWorld)
+        await stage.until(lambda: world.emitted_of(PartitionChanged)[-1].leader_recovery_state == 1)
 
 
 async def test_node_properties_can_enable_unclean_election(make_world: MakeWorld) -> None:
@@ -275,7 +276,8 @@ async def test_request_without_time_left_is_not_executed(make_world: MakeWorld) 
         assert answer.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         answer = await stage.ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=0))
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert stage.controller.world.emitted_of(TopicDeleted) == []  # type: ignore[attr-defined]
+        assert isinstance(stage.controller.world, WatchedWorld)
+        assert stage.controller.world.emitted_of(TopicDeleted) == []
 
 
 async def test_topic_deletion_can_be_disabled(make_world: MakeWorld) -> None:

@@ -80,7 +80,7 @@ def test_resumed_handler_uses_the_entries_that_were_authorized(is_large: bool) -
 
     table: GuardTable[Any] = GuardTable({ApiKey.CREATE_PARTITIONS: authorize_new_partitions}, {})
     (handler,) = guarded(
-        Rights(),  # type: ignore[arg-type]
+        Rights(),  # type: ignore[arg-type]  # has only what the test uses
         table,
         [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)],
     )

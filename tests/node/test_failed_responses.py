@@ -108,7 +108,7 @@ async def test_failing_error_response_closes_only_that_connection(
     server.stub_node.on_init = echo
     other.send(init(2))
     assert decode_response(22, 4, await other.frame())[0] == 2
-    assert [failed.action for failed in server.world.emitted_of(MessageFailed)] == ["closed"]  # type: ignore[attr-defined]
+    assert [failed.action for failed in server.world.emitted_of(MessageFailed)] == ["closed"]
 
 
 async def test_failing_handler_and_error_response_close_only_that_connection(
@@ -133,7 +133,9 @@ def test_failing_response_does_not_affect_the_code_that_completes_it() -> None:
     A bug in kraftsim raises.
     """
     deferred = Deferred()
+    # arg-type: `failing` never reads its call
     deferred.complete_with(lambda: failing(None))  # type: ignore[arg-type]
+    # union-attr: a failure has a reason
     assert deferred.answer is not None and "ValueError" in deferred.answer.reason  # type: ignore[union-attr]
 
     def mistake() -> Answer:
@@ -272,7 +274,7 @@ def test_replica_that_fails_midway_reports_only_the_first_failure() -> None:
             def fail(effect: do.Effect) -> None:
                 raise ValueError("the first failure")
 
-            raft._carry_out = fail  # type: ignore[method-assign]
+            raft._carry_out = fail  # type: ignore[method-assign]  # replaced for the test
             raft.append(no_op(raft.log_end_offset, raft.leader_epoch), 1, "x")
             raft.on_written()
             assert isinstance(harness.shell.failure, ValueError)

@@ -148,12 +148,12 @@ def test_response_completed_during_a_slice_is_sent_after_it(
 
     async def work(server: Server) -> None:
         client = await server.connect()
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.pause_reading()
         client.send(fetch(0), produce(1, b""), init(2))
         await asyncio.sleep(0.05)
         later.complete(Encoded(b"behind"))
         await asyncio.sleep(0.05)
-        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        client.resume_reading()
         assert await fetched(client) == shelf.content
         assert await client.answer() == b"\0\0\0\1behind"
         assert (await client.answer())[:4] == b"\0\0\0\2"
@@ -171,14 +171,14 @@ def test_client_that_does_not_read_gets_only_one_slice(make_world: MakeWorld, lo
 
     async def work(server: Server) -> None:
         client = await server.connect()
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.pause_reading()
         client.send(*(fetch(number) for number in range(50)))
         await asyncio.sleep(0.1)
         other = await server.connect()
         other.send(init(7))
         assert (await other.answer())[:4] == (7).to_bytes(4)
         assert stub_node.served == 2
-        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        client.resume_reading()
         for _ in range(3):
             assert await fetched(client) == shelf.content
 
@@ -199,7 +199,7 @@ def test_changes_of_the_file_do_not_change_what_is_sent(
 
     async def work(server: Server) -> None:
         client = await server.connect()
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.pause_reading()
         client.send(fetch(0))
         await asyncio.sleep(0.05)
         if fate == "truncated and rewritten":
@@ -215,7 +215,7 @@ def test_changes_of_the_file_do_not_change_what_is_sent(
             shelf.file.close()
         else:
             shelf.file.append([b"\xee" * 5000])
-        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        client.resume_reading()
         assert await fetched(client) == shelf.content[5:]
 
     run(loop, world, work, stub_node)
@@ -234,11 +234,11 @@ def test_file_truncated_by_another_process_ends_the_connection(
 
     async def work(server: Server) -> None:
         client = await server.connect()
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.pause_reading()
         client.send(fetch(0))
         await asyncio.sleep(0.05)
         os.truncate(tmp_path / "data" / "shelf" / "file", 100)
-        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        client.resume_reading()
         assert len(await client.rest()) < 24 * MEBIBYTE
         assert "another process truncated the file" in await server.closed_because()
         other = await server.connect()
@@ -260,7 +260,7 @@ def test_connection_may_end_during_a_slice(make_world: MakeWorld, loop: str, way
 
     async def work(server: Server) -> None:
         client = await server.connect()
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.pause_reading()
         client.send(fetch(0))
         await asyncio.sleep(0.05)
         if way == "reset":
@@ -277,7 +277,7 @@ def test_connection_may_end_during_a_slice(make_world: MakeWorld, loop: str, way
                 client.writer.write_eof()
             else:
                 await server.listeners.close()
-            client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            client.resume_reading()
             assert await fetched(client) == shelf.content
             assert await client.rest() == b""
             assert await server.closed_because() == ("peer" if way == "half-closed" else "stopping")

@@ -125,11 +125,11 @@ def test_many_requests_for_large_responses_are_served_at_the_clients_pace(
 
     async def work(server: Server) -> None:
         client = await server.connect()
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.pause_reading()
         client.send(init_of_fetch() * 5000)
         await asyncio.sleep(0.2)
         assert 0 < server.stub_node.served < 20
-        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        client.resume_reading()
         for _ in range(30):
             assert len(await client.answer()) == 4 + MEBIBYTE
         client.writer.transport.abort()
@@ -193,6 +193,7 @@ def test_clients_may_change_name_and_version_between_frames(
     async def work(server: Server) -> None:
         received: list[str | None] = []
         serve = server.stub_node.serve
+        # func-returns-value,method-assign: append returns None, and the stub is replaced
         server.stub_node.serve = lambda call: (received.append(call.client_id), serve(call))[1]  # type: ignore[func-returns-value,method-assign]
         client = await server.connect()
         client.send(*(init(number, name, version) for number, (name, version) in enumerate(asked)))

@@ -175,6 +175,7 @@ def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRight
         return (
             handler.handle(node, call)
             if guard is None
+            # arg-type: stands between the server and its handler
             else guard(AskedRights(node, call, handler, rights))  # type: ignore[arg-type]
         )
 

@@ -2,6 +2,7 @@
 after a crash.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ def test_log_is_restored_completely(
     ],
 )
 def test_damaged_tail_is_truncated_and_reported(
-    make_world: MakeWorld, tmp_path: Path, damage: object, kept: int
+    make_world: MakeWorld, tmp_path: Path, damage: Callable[[bytes], bytes], kept: int
 ) -> None:
     """LogSegment.recover: the first invalid batch ends the log."""
     world = make_world()
@@ -156,7 +157,7 @@ def test_damaged_tail_is_truncated_and_reported(
     log.abort()
     file = tmp_path / "data" / "t-0" / f"{0:020d}.log"
     whole = file.read_bytes()
-    damaged = damage(whole)  # type: ignore[operator]
+    damaged = damage(whole)
     file.write_bytes(damaged)
     next_world = make_world()
     again, replayed, recovered = opened(next_world)

@@ -104,6 +104,7 @@ def test_new_partitions_go_to_the_directory_with_the_fewest() -> None:
         def is_known() -> bool:
             broker = cluster.brokers["broker-1"]
             assigned = {
+                # union-attr: the topic exists
                 number: broker.image.partition("t", number).directories[0]  # type: ignore[union-attr]
                 for number in range(4)
             }

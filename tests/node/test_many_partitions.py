@@ -33,7 +33,7 @@ class Checks:
 
         def counted(*arguments: object, **named: object) -> object:
             self._count += 1
-            return real(*arguments, **named)  # type: ignore[arg-type]
+            return real(*arguments, **named)  # type: ignore[arg-type]  # passed on as they came
 
         monkeypatch.setattr(k01_fetch, "decide_read", counted)
 
@@ -208,6 +208,7 @@ async def test_partition_state_znodes_are_written_ten_at_a_time() -> None:
             running -= 1
             return [(OpCode.CHECK, None), (OpCode.CHECK, None), (OpCode.CHECK, None)]
 
+    # arg-type: has only what the test uses
     writer = MigrationWriter(Ensemble(), epoch_version=1, migration_version=7)  # type: ignore[arg-type]
     writes = tuple(
         ZnodeWrite(

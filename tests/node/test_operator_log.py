@@ -12,8 +12,6 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-import kraftsim.events.catalogue
-import kraftsim.zookeeper.events  # noqa: F401
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import BatchAppended, IsrChanged, LeaderElected
 from kraftsim.server import operator_log

@@ -222,11 +222,11 @@ async def test_both_ends_name_a_connection_alike(make_world: MakeWorld) -> None:
         connection.close()
     link = f"{own[0]}:{own[1]}>{far[0]}:{far[1]}"
     sent, received = world.emitted_of(FrameSent), world.emitted_of(FrameReceived)
-    assert [(event.api_key, event.link, event.connection) for event in sent] == [  # type: ignore[attr-defined]
+    assert [(event.api_key, event.link, event.connection) for event in sent] == [
         (18, link, 7),
         (22, link, 7),
     ]
-    assert [(event.api_key, event.is_response, event.link) for event in received] == [  # type: ignore[attr-defined]
+    assert [(event.api_key, event.is_response, event.link) for event in received] == [
         (18, True, link),
         (22, True, link),
     ]

@@ -5,6 +5,7 @@ Source: ProducerStateManager, UnifiedLog.rebuildProducerState, KAFKA-9393.
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -158,12 +159,12 @@ def emptied(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [damaged, of_version_2, torn, emptied])
 def test_corrupted_snapshot_is_deleted_and_the_previous_one_used(
-    make_world: MakeWorld, directory: Path, damage: object
+    make_world: MakeWorld, directory: Path, damage: Callable[[Path], None]
 ) -> None:
     """CorruptSnapshotException: the batches after the previous one are replayed from the log."""
     before = Written(make_world()).fill(40).close()
     newest, older = snapshot_files(directory)[-1], snapshot_files(directory)[-2]
-    damage(directory / f"{newest:020d}.snapshot")  # type: ignore[operator]
+    damage(directory / f"{newest:020d}.snapshot")
     again = Written(make_world())
     assert again.last_sequences() == before.last_sequences()
     assert sum(again.depths()) == 40 - older + 3

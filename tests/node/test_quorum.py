@@ -4,6 +4,7 @@ contents of a directory.
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ async def test_three_controllers_elect_a_leader_and_write_the_same_log(tmp_path:
         )
         assert all(quorum.emitted(node_id, NodeReady) for node_id in IDS)
         epochs = [
-            event.leader_epoch  # type: ignore[attr-defined]
+            event.leader_epoch
             for node_id in IDS
             for event in quorum.emitted(node_id, ControllerElected)
         ]
@@ -143,7 +144,7 @@ async def test_stopping_leader_triggers_an_election(tmp_path: Path) -> None:
     ) as quorum:
         former = (await quorum.leader()).config.node_id
         await asyncio.wait_for(quorum.stop(former), 5)
-        assert [event.reason for event in quorum.emitted(former, ControllerResigned)] == [  # type: ignore[attr-defined]
+        assert [event.reason for event in quorum.emitted(former, ControllerResigned)] == [
             "stopping"
         ]
         await quorum.until(lambda: quorum.active is not None, 5)
@@ -176,7 +177,7 @@ async def test_minority_answers_nothing(tmp_path: Path) -> None:
         assert leader.metadata_writer.state.producer_ids.next_producer_id == 0
         node_id = leader.config.node_id
         assert quorum.emitted(node_id, MetadataReverted)
-        assert [event.reason for event in quorum.emitted(node_id, ControllerResigned)] == [  # type: ignore[attr-defined]
+        assert [event.reason for event in quorum.emitted(node_id, ControllerResigned)] == [
             "no requests from a majority of the voters"
         ]
         assert (await broker.allocate()).error_code == ErrorCode.NOT_CONTROLLER
@@ -539,11 +540,11 @@ async def one_with_snapshots(tmp_path: Path) -> Quorum:
     ],
 )
 async def test_inconsistent_directory_is_rejected_in_one_line(
-    tmp_path: Path, harm: object, complaint: str
+    tmp_path: Path, harm: Callable[[Path], object], complaint: str
 ) -> None:
     """A node must not vote or lead with less than it has acknowledged."""
     quorum = await one_with_snapshots(tmp_path)
-    harm(quorum.log_directory(101))  # type: ignore[operator]
+    harm(quorum.log_directory(101))
     with pytest.raises(ConfigError, match=complaint) as refused:
         await quorum.start(101)
     assert "\n" not in str(refused.value)

@@ -257,7 +257,7 @@ def test_flush_commits_exactly_what_was_written_before_it() -> None:
                 seen.append((done, before))
                 return before
 
-            raft.store.flush = flushed  # type: ignore[method-assign]
+            raft.store.flush = flushed  # type: ignore[method-assign]  # replaced for the test
             await raft.flush()
             (_, before) = seen[0]
             assert raft.quorum.log.flushed_end_offset == before
@@ -275,7 +275,7 @@ def test_failed_flush_stops_the_node() -> None:
             async def refuse() -> int:
                 raise OSError(5, "the disk refuses")
 
-            raft.store.flush = refuse  # type: ignore[method-assign]
+            raft.store.flush = refuse  # type: ignore[method-assign]  # replaced for the test
             await raft.flush()
             assert isinstance(harness.shell.failure, OSError)
 

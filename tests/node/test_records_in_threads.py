@@ -182,6 +182,7 @@ def test_batch_is_recompressed_to_the_topics_codec_in_a_thread(
             )
         )
         for first_offset, sent in ((0, codec), (COUNT, Compression.NONE)):
+            # misc: mypy infers no type for a lambda with a default
             row = cluster.run(lambda client, sent=sent: client.produce(large(sent)))  # type: ignore[misc]
             assert (row.error_code, row.base_offset) == (0, first_offset)
             calls, watch.calls = watch.calls, 0

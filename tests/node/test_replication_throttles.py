@@ -131,6 +131,7 @@ def test_new_replica_is_throttled_to_the_configured_rate(
 
         for broker in (own, other) if rates else ():
             cluster.run(
+                # misc: mypy infers no type for a lambda with a default
                 lambda client, broker=broker: configure(  # type: ignore[misc]
                     client, BROKER_RESOURCE, str(broker), **rates
                 ),

@@ -6,7 +6,7 @@ Source: KIP-447, KIP-890, KAFKA-15784.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -154,7 +154,7 @@ def test_offsets_resolved_by_a_marker_stay_so_at_the_next_coordinator(commits: b
 class SlowVerifier(Verifier):
     """Confirms the verification on command of the test."""
 
-    held: list[Callable[[], None]] = []
+    held: ClassVar[list[Callable[[], None]]] = []
 
     def ask(
         self,

@@ -129,6 +129,7 @@ def test_first_broker_becomes_controller_and_notifies_all(harness: Harness) -> N
     assert (znode.broker_id, znode.kraft_epoch, data_of(harness, CONTROLLER_EPOCH)) == (1, -1, b"1")
     assert [event.broker_id for event in harness.emitted(BrokerJoined)] == [2, 3]
     assert {
+        # attr-defined: a broker in ZooKeeper mode
         name: broker.source.received.controller_id  # type: ignore[attr-defined]
         for name, broker in harness.brokers.items()
     } == dict.fromkeys(harness.names, 1)

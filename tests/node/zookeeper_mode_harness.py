@@ -88,6 +88,7 @@ class Harness:
         assert self.simulation.troubles == []
 
     def controller_of(self, name: str) -> ZookeeperController:
+        # attr-defined: a broker in ZooKeeper mode
         found = self.brokers[name].source.controller  # type: ignore[attr-defined]
         assert isinstance(found, ZookeeperController)
         return found

@@ -20,6 +20,7 @@ class RunningZookeeper:
     ) -> None:
         self._directory = directory
         self._incarnation = incarnation
+        # arg-type: keyword arguments of several types
         self._settings = replace(ZookeeperSettings(port=port), **settings)  # type: ignore[arg-type]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

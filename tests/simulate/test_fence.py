@@ -107,8 +107,8 @@ SIGNALS: dict[str, Escape] = {
     "raise_signal": lambda: signal.raise_signal(signal.SIGWINCH),
 }
 FILES: dict[str, Escape] = {
-    "open": lambda: open(__file__),  # noqa: SIM115
-    "io.open": lambda: io.open(__file__),  # noqa: UP020, SIM115
+    "open": lambda: open(__file__),  # noqa: SIM115  (refused before it opens)
+    "io.open": lambda: io.open(__file__),  # noqa: UP020, SIM115  (refused before it opens)
     "os.open": lambda: os.open(__file__, os.O_RDONLY),
     "early open": lambda: early_open(__file__, os.O_RDONLY),
     "raw file": lambda: io.FileIO(__file__),
@@ -228,6 +228,7 @@ def test_escape_swallowed_by_a_node_in_a_callback_ends_the_run() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
         sim.loop.schedule(host.process, 1000, open, __file__)
+        # SIM115: refused before it opens
         sim.loop.schedule(host.process, 1000, lambda: open(__file__))  # noqa: SIM115
         with pytest.raises(SimulationStopped, match="SimulationEscape"):
             sim.run_for(1)
@@ -237,7 +238,7 @@ def test_harness_may_open_files() -> None:
     with Simulation(1) as sim:
 
         async def read() -> str:
-            with open(__file__) as file:  # noqa: ASYNC230
+            with open(__file__) as file:  # noqa: ASYNC230  (the harness may block)
                 return file.readline()
 
         assert sim.run_until(read()).startswith('"""Nothing escapes')

@@ -256,7 +256,7 @@ def test_failed_assertion_of_a_node_ends_the_run() -> None:
         host = sim.add_host("a")
 
         def callback() -> None:
-            assert False, "what was believed"  # noqa: B011
+            assert False, "what was believed"  # noqa: B011  (the failure of a node's own assertion)
 
         sim.loop.schedule(host.process, 1000, callback)
         with pytest.raises(SimulationStopped, match="a: AssertionError: what was believed"):

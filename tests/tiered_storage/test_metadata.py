@@ -46,7 +46,7 @@ def segment(
         "leader_epochs": tuple(EpochStart(*each) for each in (epochs or {0: start}).items()),
         **changes,
     }
-    return RemoteSegment(**values)  # type: ignore[arg-type]
+    return RemoteSegment(**values)  # type: ignore[arg-type]  # a dict of values of several types
 
 
 def update(name: str, state: SegmentState) -> SegmentUpdate:

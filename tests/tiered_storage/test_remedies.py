@@ -42,6 +42,7 @@ class Expected:
 
 NOTHING_TIERED = {"copied": False, "empties": 0, "known": PRODUCERS, "repeated_at": 1}
 RESULTS = {
+    # arg-type: a dict of values of several types
     "shipped": Expected(announced_failures=1, **NOTHING_TIERED),  # type: ignore[arg-type]
     "shipped-before-3.7.1": Expected(announced_failures=0, **NOTHING_TIERED),  # type: ignore[arg-type]
     "empty-at-archive": Expected(

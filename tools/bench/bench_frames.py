@@ -77,6 +77,7 @@ async def load(
     loop = asyncio.get_running_loop()
     replayers = [Replayer(in_flight) for _ in range(connections)]
     for replayer in replayers:
+        # misc: mypy infers no type for a lambda with a default
         await loop.create_connection(lambda replayer=replayer: replayer, "127.0.0.1", port)  # type: ignore[misc]
     await asyncio.sleep(WARM_UP_S)
     bytes_before, busy_before, began = (

@@ -74,6 +74,7 @@ async def load(
     loop = asyncio.get_running_loop()
     requesters = [Requester(in_flight) for _ in range(connections)]
     for requester in requesters:
+        # misc: mypy infers no type for a lambda with a default
         await loop.create_connection(lambda requester=requester: requester, host, int(port))  # type: ignore[misc]
     await asyncio.sleep(0.5)
     before = [(requester.answered, requester.refused) for requester in requesters]

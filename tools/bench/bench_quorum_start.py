@@ -69,6 +69,7 @@ def start_theirs() -> Round:
     try:
         began = time.perf_counter()
         start_all(nodes)
+        # B009: `their_nodes` declares controllers, which have no port; these are brokers
         addresses = [("127.0.0.1", int(getattr(node, "port"))) for node in nodes[VOTERS:]]  # noqa: B009
         asyncio.run(wait_until_answering(addresses, brokers=BROKERS))
         took = time.perf_counter() - began

@@ -67,6 +67,7 @@ async def load(address: str, frame: bytes, shape: tuple[int, int], seconds: floa
     connections, in_flight = shape
     writers = [Writer(frame, in_flight) for _ in range(connections)]
     for writer in writers:
+        # misc: mypy infers no type for a lambda with a default
         await loop.create_connection(lambda writer=writer: writer, host, int(port))  # type: ignore[misc]
     await asyncio.sleep(0.5)
     before = sum(writer.answered for writer in writers)

@@ -38,7 +38,8 @@ def main() -> int:
     )
     parser.add_argument("--copying", action="store_true")
     settings = {}
-    if parser.parse_args().transform_app:
+    if parser.parse_args().copying:
+        # method-assign,assignment: the variant that is measured
         Dispatcher.serve_run = copy_every_frame  # type: ignore[method-assign,assignment]
         settings["kraftsim.large.frame.bytes"] = str(
             2**31 - 1

@@ -81,6 +81,7 @@ def every_array(api_key: ApiKey, version: int) -> Iterator[LargeRequest]:
             api_key,
             version,
             ".".join(path),
+            # misc: mypy infers no type for a lambda with a default
             lambda count, path=path: _message(layout, path, count, 0),  # type: ignore[misc]
         )
 

@@ -24,6 +24,7 @@ PLAYERS: Final = (checks_of_ids, checks_of_state, checks_of_transactions)
 def _row(fields: dict[str, object]) -> Row:
     checks = fields.pop("checks")
     assert isinstance(checks, list), "a row names its checks"
+    # arg-type: keyword arguments of several types
     return Row(checks=tuple(checks), **fields)  # type: ignore[arg-type]
 
 

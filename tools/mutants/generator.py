@@ -114,6 +114,7 @@ def _source_of(module: str, function: str) -> str:
     found: object = import_module(module)
     for name in function.split("."):
         found = vars(found)[name]
+    # arg-type: found by name: a function, a class or a property
     return inspect.getsource(found.fget if isinstance(found, property) else found)  # type: ignore[arg-type]
 
 

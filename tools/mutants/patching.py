@@ -163,6 +163,7 @@ def _unwrapped(found: object) -> object:
         case cached_property():
             return found.func
         case _:
+            # arg-type: `Callable` is no class for mypy
             return inspect.unwrap(found) if isinstance(found, Callable) else found  # type: ignore[arg-type]
 
 

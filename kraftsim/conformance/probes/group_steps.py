@@ -202,6 +202,7 @@ class TxnOffsets(Identified):
 
 def offsets(offset: int = 5, **rest: object) -> TxnOffsets:
     """Return a TxnOffsetCommit."""
+    # arg-type: keyword arguments of several types
     return TxnOffsets(offset=offset, **rest)  # type: ignore[arg-type]
 
 

@@ -130,6 +130,7 @@ class Produce(Identified):
 
 def produce(sequence: int = 0, **rest: object) -> Produce:
     """Return a Produce."""
+    # arg-type: keyword arguments of several types
     return Produce(sequence=sequence, **rest)  # type: ignore[arg-type]
 
 

@@ -160,6 +160,7 @@ class Init(Identified):
 
 def init(client_name: str = "a", version: int = 4, **rest: object) -> Init:
     """Return an InitProducerId."""
+    # arg-type: keyword arguments of several types
     return Init(client_name=client_name, version=version, **rest)  # type: ignore[arg-type]
 
 
@@ -313,11 +314,13 @@ class End(Identified):
 
 def commit(client_name: str = "a", version: int = 3, **rest: object) -> End:
     """Return an EndTxn that commits."""
+    # arg-type: keyword arguments of several types
     return End(client_name=client_name, version=version, commits=True, **rest)  # type: ignore[arg-type]
 
 
 def abort(client_name: str = "a", version: int = 3, **rest: object) -> End:
     """Return an EndTxn that aborts."""
+    # arg-type: keyword arguments of several types
     return End(client_name=client_name, version=version, commits=False, **rest)  # type: ignore[arg-type]
 
 

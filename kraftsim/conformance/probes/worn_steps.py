@@ -111,6 +111,7 @@ class Worn(Identified):
 
 def worn(at_epoch: int, **rest: object) -> Worn:
     """Return a unique name, at an epoch."""
+    # arg-type: keyword arguments of several types
     return Worn(at_epoch=at_epoch, number=next(_numbers), **rest)  # type: ignore[arg-type]
 
 

@@ -124,6 +124,7 @@ def mapped(file: Path) -> Iterator[Bytes | None]:
     exist.
     """
     try:
+        # SIM115: only `open` may fail here; closed by the `with` below
         opened = open(file, "rb")  # noqa: SIM115
     except FileNotFoundError:
         yield None

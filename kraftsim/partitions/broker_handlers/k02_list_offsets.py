@@ -349,6 +349,7 @@ class _OpenSearch:
             elif record is None and self._segments != list(hosted.log.segments):
                 self._start(broker)
             else:
+                # misc: mypy infers no type for a lambda with a default
                 self._step(broker, lambda _, record=record: record)  # type: ignore[misc]
         assert self.found is not None and self.answer is not None, (
             "the search is complete, and its row is set"

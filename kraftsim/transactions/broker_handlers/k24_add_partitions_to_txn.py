@@ -67,6 +67,7 @@ def handle(broker: AddingBroker, call: Call) -> Answer | Deferred:
             later.complete(_response(call, results))
 
     for index, transaction in enumerate(transactions):
+        # misc: mypy infers no type for a lambda with a default
         _serve(broker, call, transaction, lambda errors, index=index: on_end(index, errors))  # type: ignore[misc]
     return later
 

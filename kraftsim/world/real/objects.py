@@ -154,6 +154,7 @@ class PieceReader(io.RawIOBase):
         )
         return self._position
 
+    # override: typeshed: any writable buffer; callers pass these two
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fill a buffer up to the end of the current piece."""
         begin = 0

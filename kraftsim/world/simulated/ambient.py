@@ -191,4 +191,5 @@ def _route_unseeded_generators() -> None:
         process = running_process() if a is None else None
         real(self, process.random(PURPOSE).getrandbits(64) if process is not None else a, version)
 
+    # method-assign: every Random of the process draws from the host
     Random.seed = seed  # type: ignore[method-assign]

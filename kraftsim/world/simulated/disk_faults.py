@@ -167,7 +167,7 @@ class DiskFaults:
         ailments.append(ailment)  # type: ignore[arg-type]  # each to its own
 
         def recover() -> None:
-            ailments.remove(ailment)  # type: ignore[arg-type]
+            ailments.remove(ailment)  # type: ignore[arg-type]  # from the list that it was added to
             if not self.slow and not self.tails:
                 late, self.late = self.late, []
                 for hasten in late:

@@ -122,7 +122,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return the monotonic clock of the host whose code runs, in seconds."""
         return current_process.get(self.harness).host.clock.monotonic_ns() / NANOSECONDS
 
-    def call_soon(  # type: ignore[override]
+    def call_soon(  # type: ignore[override]  # returns a ScheduledCall, no Handle
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> ScheduledCall:
         """Run a callback in the next turn of the current process."""
@@ -136,9 +136,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.runnable.append(process)
         return call
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # one thread: the same
 
-    def call_later(  # type: ignore[override]
+    def call_later(  # type: ignore[override]  # returns a ScheduledCall, no Handle
         self,
         delay: float,
         callback: Callable[[Unpack[Ts]], object],
@@ -160,7 +160,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
-    def call_at(  # type: ignore[override]
+    def call_at(  # type: ignore[override]  # returns a ScheduledCall, no Handle
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
@@ -196,6 +196,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Raises SimulationDeadlock, SimulationLivelock or SimulationTimeLimit. No time passes beyond
         limit_ns.
         """
+        # attr-defined: BaseEventLoop has it, typeshed does not
         self._check_closed()  # type: ignore[attr-defined]
         self._check_running()  # type: ignore[attr-defined]
         self._limit_ns = limit_ns
@@ -366,6 +367,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ) or self.harness
         if name is None:
             name = f"{process.host.name}/{self.take_number()}"
+        # arg-type: in typeshed a generator yields futures only
         task: SequencedTask[T] = SequencedTask(coro, loop=self, name=str(name), context=context)  # type: ignore[arg-type]
         task.process = process
         if not process.is_alive:
@@ -385,7 +387,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             result.set_exception(error)
         return result
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+    async def shutdown_default_executor(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109  (asyncio's own signature)
+    ) -> None:
         """Do nothing: there is no executor."""
 
     # ---- required by BaseEventLoop

@@ -46,11 +46,12 @@ class NetworkedLoop(VirtualLoop):
             )
         ]
 
+    # override: only streams over IPv4 here
     async def getnameinfo(self, sockaddr: tuple[str, int], flags: int = 0) -> tuple[str, str]:  # type: ignore[override]
         """Return the name of the simulated host at an address."""
         return self.network.host_of(sockaddr[0], self._process()).name, str(sockaddr[1])
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(  # type: ignore[override]  # only streams over IPv4 here
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str | None = None,
@@ -73,7 +74,7 @@ class NetworkedLoop(VirtualLoop):
         )
         return await self.network.connect(self._process(), protocol_factory, host, int(port))
 
-    async def create_server(  # type: ignore[override]
+    async def create_server(  # type: ignore[override]  # only streams over IPv4 here
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str | Sequence[str] | None = None,

@@ -404,6 +404,7 @@ class Simulation:
         for log in self.book.logs():
             log.is_open = False
         for task in pending:
+            # attr-defined: asyncio's own switch, not in typeshed
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with suppress(BaseException):
                 task.get_coro().close()

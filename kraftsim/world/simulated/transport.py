@@ -162,6 +162,7 @@ class SimulatedTransport(asyncio.Transport):
         else:
             self._transmit(bytes(data))
 
+    # override: typeshed: any iterable; callers pass lists
     def writelines(self, list_of_data: "list[bytes | bytearray | memoryview]") -> None:  # type: ignore[override]
         """Send several pieces as one write."""
         self.write(b"".join(list_of_data))

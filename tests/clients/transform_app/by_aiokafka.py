@@ -11,6 +11,8 @@ import asyncio
 import faulthandler
 import signal
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -52,7 +54,7 @@ class TransformWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aioka
             retry_backoff_ms=50,
         )
 
-    async def on_partitions_revoked(self, revoked) -> None:  # type: ignore[no-untyped-def]
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         """Close the producers of partitions: their successors abort open transactions."""
         async with self.in_transaction:
             self.rebalances += 1
@@ -60,7 +62,7 @@ class TransformWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aioka
                 await producer.stop()
             self.producers.clear()
 
-    async def on_partitions_assigned(self, assigned) -> None:  # type: ignore[no-untyped-def]
+    async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         """Fence the previous owner of a partition, then fetch the committed offset of the group.
 
         Records fetched before that are read again.
@@ -124,7 +126,7 @@ class TransformWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aioka
         await self.consumer.stop()
         await self.on_partitions_revoked(())
 
-    async def copy(self, place, records) -> None:  # type: ignore[no-untyped-def]
+    async def copy(self, place: Any, records: Sequence[Any]) -> None:
         """Process some records in one transaction; read them again if it fails."""
         producer = self.producers[place]
         self.count += 1

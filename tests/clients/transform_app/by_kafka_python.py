@@ -9,6 +9,7 @@ abort does not resolve ends the process, and so does a call that hangs.
 import faulthandler
 import signal
 import sys
+from typing import Any
 
 import kafka
 from kafka.errors import KafkaError
@@ -59,7 +60,7 @@ class TransformWorker:
                 self.copy(found)
         self.consumer.close(autocommit=False)
 
-    def copy(self, found) -> None:  # type: ignore[no-untyped-def]
+    def copy(self, found: dict[Any, Any]) -> None:
         """Process some records in one transaction; read them again if it fails."""
         self.count += 1
         self.producer.begin_transaction()
@@ -84,7 +85,7 @@ class TransformWorker:
             self.producer.abort_transaction()
             self.rewind(found)
 
-    def rewind(self, found) -> None:  # type: ignore[no-untyped-def]
+    def rewind(self, found: dict[Any, Any]) -> None:
         """Seek back to the start of the transaction, for partitions that are still assigned to this
         member.
         """

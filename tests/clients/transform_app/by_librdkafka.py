@@ -7,6 +7,7 @@ transaction with the member's generation (KIP-447).
 
 import signal
 import sys
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -95,7 +96,7 @@ class TransformWorker:
             self.with_retries(lambda: self.producer.abort_transaction(10))
             self.rewind(firsts)
 
-    def with_retries(self, work) -> None:  # type: ignore[no-untyped-def]
+    def with_retries(self, work: Callable[[], object]) -> None:
         """Retry a call while its error is retriable."""
         while True:
             try:

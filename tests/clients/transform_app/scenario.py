@@ -188,6 +188,7 @@ class TransformApp:
 
     def _start(self, name: str) -> None:
         self.starts[name] += 1
+        # SIM115: closed when the member ends
         said = open(Path(self._directory.name) / f"{name}.log", "ab")  # noqa: SIM115
         self._said[name] = said
         self._members[name] = subprocess.Popen(

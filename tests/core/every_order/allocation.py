@@ -259,10 +259,10 @@ class Allocation:
 
 def _remembered(client: ProducerIdSource, now_ms: int) -> Hashable:
     """Return the state of a client, with deadlines relative to now."""
-    found = []
+    found: list[tuple[str, Hashable]] = []
     for name, value in sorted(vars(client).items()):
         if name.endswith("_ms") and isinstance(value, int) and name != "_max_wait_ms":
             found.append((name, max(0, value - now_ms)))
         elif not callable(value):
-            found.append((name, repr(value)))  # type: ignore[arg-type]
+            found.append((name, repr(value)))
     return tuple(found)

@@ -7,6 +7,7 @@ Source: KIP-447 and its design document.
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
+from random import Random
 from types import TracebackType
 from typing import TypeVar
 
@@ -194,7 +195,7 @@ class FencingHarness:
         """Advance virtual time until a condition holds."""
         self.simulation.run_until(is_so, limit_s)
 
-    def random(self, name: str):  # type: ignore[no-untyped-def]
+    def random(self, name: str) -> Random:
         """Return a stream of random numbers."""
         return self.simulation.world_of(self.client).random(name)
 

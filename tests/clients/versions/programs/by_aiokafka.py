@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiokafka
 from lines import EACH, TRANSACTIONS, Failed, serve
@@ -48,9 +49,9 @@ async def consumer(
         await reader.stop()
 
 
-async def take(reader: aiokafka.AIOKafkaConsumer, count: int) -> list:  # type: ignore[type-arg]
+async def take(reader: aiokafka.AIOKafkaConsumer, count: int) -> list[Any]:
     """Read this many records, and check once more whether there are too many."""
-    found: list = []  # type: ignore[type-arg]
+    found: list[Any] = []
     give_up_at = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count:
         if time.monotonic() > give_up_at:
@@ -65,12 +66,12 @@ async def take(reader: aiokafka.AIOKafkaConsumer, count: int) -> list:  # type: 
     ]
 
 
-def values(found: list) -> str:  # type: ignore[type-arg]
+def values(found: list[Any]) -> str:
     """Return partition:value of each."""
     return " ".join(f"{record.partition}:{record.value.decode()}" for record in found)
 
 
-def next_offsets(found: list) -> dict:  # type: ignore[type-arg]
+def next_offsets(found: list[Any]) -> dict[Any, Any]:
     """Return the next offsets."""
     return {aiokafka.TopicPartition(each.topic, each.partition): each.offset + 1 for each in found}
 

@@ -6,6 +6,7 @@ Before 2.1 it has neither idempotence nor transactions.
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import kafka
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -47,9 +48,9 @@ def consumer(*topics: str, group: str | None = None) -> kafka.KafkaConsumer:
     )
 
 
-def take(reader: kafka.KafkaConsumer, count: int) -> list:  # type: ignore[type-arg]
+def take(reader: kafka.KafkaConsumer, count: int) -> list[Any]:
     """Read this many records, and check once more whether there are too many."""
-    found: list = []  # type: ignore[type-arg]
+    found: list[Any] = []
     give_up_at = time.monotonic() + PATIENCE_MS / 1000
     while len(found) < count:
         if time.monotonic() > give_up_at:
@@ -58,12 +59,12 @@ def take(reader: kafka.KafkaConsumer, count: int) -> list:  # type: ignore[type-
     return found + [record for records in reader.poll(300).values() for record in records]
 
 
-def values(found: list) -> str:  # type: ignore[type-arg]
+def values(found: list[Any]) -> str:
     """Return partition:value of each."""
     return " ".join(f"{record.partition}:{record.value.decode()}" for record in found)
 
 
-def next_offsets(found: list) -> dict:  # type: ignore[type-arg]
+def next_offsets(found: list[Any]) -> dict[Any, Any]:
     """Return the next offsets in the form of the release: the leader epoch was added in 2.1."""
     more = (-1,) if "leader_epoch" in OffsetAndMetadata._fields else ()
     return {

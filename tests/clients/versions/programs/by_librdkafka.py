@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import string_at
 from pathlib import Path
+from typing import Any
 
 from librdkafka import (
     ANY_OFFSET,
@@ -112,8 +113,8 @@ class Client:
         code = self.c.rd_kafka_fatal_error(self.handle, None, 0)
         return self.library.name_of(code) if code else ""
 
-    def _on_report(self, _: object, message: object, __: object) -> None:
-        row = message.contents  # type: ignore[attr-defined]
+    def _on_report(self, _: object, message: Any, __: object) -> None:
+        row = message.contents
         name = self.library.name_of(row.err) if row.err else ""
         if name:
             self._troubles.append(name)

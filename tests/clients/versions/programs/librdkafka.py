@@ -202,7 +202,7 @@ class Library:
             self.c.rd_kafka_topic_partition_list_add(
                 made, topic.encode(), partition
             ).contents.offset = offset
-        return made  # type: ignore[no-any-return]
+        return made  # type: ignore[no-any-return]  # ctypes returns Any
 
     def require_done(self, error: int | None) -> None:
         """Raise Refused for an rd_kafka_error_t."""
