@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka interop-others exactly-once oracle migration upgrades probes streams tools check lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka interop-others exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -146,6 +146,11 @@ doors: setup ## Check the import contracts
 
 bench: setup ## Run the benchmarks, also on Apache Kafka if it is installed
 	$(BIN)/python -m tools.bench $(ARGS)
+
+coverage: setup ## Measure which lines and branches the tests of rules and single nodes run; fails below the floor
+	@rm -rf build/coverage
+	$(BIN)/python -m coverage run -m pytest -m "not interop" $(or $(ARGS),$(RULES)); tests=$$?; \
+		$(BIN)/python -m tools.coverage_table && exit $$tests
 
 fuzz: setup ## Fuzz all parsers, SECONDS=60 for each target; ARGS="batches disk" selects targets
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { \
