@@ -23,7 +23,9 @@ BUILD = ROOT / "build" / "coverage"
 
 @dataclass
 class Row:
-    """Counts of a folder: lines that can run, ways out of a condition, and those that were taken."""
+    """Counts of a folder: lines that can run, ways out of a condition, and those that were
+    taken.
+    """
 
     lines: int = 0
     lines_run: int = 0
