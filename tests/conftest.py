@@ -38,9 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Store the figures that tests record, or compare them with docs/claims.json."""
+    """Store the figures that tests record, or compare them with docs/claims.json. Let property
+    tests take their time: on a shared machine a slow example says nothing about the code.
+    """
+    from hypothesis import HealthCheck, settings
+
     from tools.claims.recording import Recorder
 
+    settings.register_profile(
+        "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("patient")
     config.pluginmanager.register(Recorder(config.getoption("write_figures")), "figures-of-claims")
 
 

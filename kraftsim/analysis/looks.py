@@ -13,7 +13,6 @@ FAMILIES: Final = {
     "transactions": "transactions",
     "ids": "producer ids",
     "clients": "clients",
-    "clients_transactions": "transactions",
     "groups": "groups",
     "metadata": "metadata",
     "raft": "quorum",

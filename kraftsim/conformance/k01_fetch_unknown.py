@@ -3,7 +3,7 @@
 Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting), FetchResponse.of.
 """
 
-import select
+import selectors
 import time
 from contextlib import ExitStack
 
@@ -77,16 +77,18 @@ def _seconds_until_answered(
     """
     waiting: dict[Peer, tuple[int, int, float]] = {}
     seconds: dict[int, float] = {}
-    with ExitStack() as connections:
+    with ExitStack() as connections, selectors.DefaultSelector() as answers:
         for version, asked in requests.items():
             peer = connections.enter_context(target.peer(topic.leader))
             waiting[peer] = version, peer.send(asked, version), time.monotonic()
+            answers.register(peer, selectors.EVENT_READ, peer)
         while waiting:
-            answered, _, _ = select.select([*waiting], [], [], ANSWER_SECONDS)
+            answered = [key.data for key, _ in answers.select(ANSWER_SECONDS)]
             if not answered:
                 raise PeerSilent("no answer")
             arrived = time.monotonic()
             for peer in answered:
+                answers.unregister(peer)
                 version, correlation_id, began = waiting.pop(peer)
                 seconds[version] = arrived - began
                 peer.receive(requests[version], version, correlation_id, FetchResponse)
