@@ -1,7 +1,7 @@
 """Names of 0.1 that 0.2 replaced: scenarios, invariants, kinds of faults and of events.
 
-A kept `replay.json`, a script or a habit goes on working for one release: whoever looks a former
-name up gets the present entry and a `FormerNameWarning` that says its name. Delete this module, and
+A kept `replay.json`, a script or a habit goes on working for one release: the look-up of a former
+name gives the present entry and a `FormerNameWarning` that says its name. Delete this module, and
 what refers to it, in 0.3.
 """
 

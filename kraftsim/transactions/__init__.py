@@ -40,7 +40,7 @@ so every later request must meet the pending completion, and a new leader of the
 even records above the high watermark, which may be committed (`TransactionPartitions._load`). A
 deposed coordinator may still send markers: partitions remember the coordinator epoch and refuse
 older ones. Epochs end at 32767, of which the last is reserved for fencing: then the id continues
-with another producer id, and a retry must be told from a new request by its epoch alone. A
+with another producer id, and a retry must be distinguished from a new request by its epoch alone. A
 verification may be answered after the transaction has ended; its guard must be invalid by then
 (KAFKA-14884, in `kraftsim/producer_state/rules_manager.py`).
 

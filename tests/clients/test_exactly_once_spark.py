@@ -19,7 +19,7 @@ ABOUT_NODES = ("one-append-per-sequence", "one-partition-leader-per-epoch")
 def test_spark_finds_one_committed_output_of_every_input(copied: dict[Path, int]) -> None:
     """`copied` has the number of records that the harness has seen."""
     if not copied:
-        pytest.skip("no real client has produced output in this session")
+        pytest.skip("no real client has produced output in this run")
     for run, count in copied.items():
         analysis = analyze_run(run, [COPIED_ONCE, *ABOUT_NODES])
         results = {verdict.invariant: verdict for verdict in analysis.verdicts}

@@ -6,17 +6,18 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 import pytest
 from msgspec.structs import replace
 
 from kraftsim.raft import rules_elections
 from kraftsim.raft.rules_roles import Leadership
+from tools.docs.mutants_page import HOW
 from tools.mutants.campaign import Budget, failing_controls, is_open, run_mutants, unclean_controls
 from tools.mutants.catalogue import mutant_named, mutants
 from tools.mutants.mutant import BY_HAND, Mutant
-from tools.mutants.mutation_run import Finding
+from tools.mutants.mutation_run import Finding, How
 from tools.mutants.patching import PatchMissed, applied, function_of, mutated_code
 from tools.mutants.reach import REACH
 from tools.mutants.results import read
@@ -161,8 +162,8 @@ print("\\n", unit_stage.run_unit_stage(mutants, cpu_seconds_max=0.5))
         ({}, True),
         ({"test_cpu_seconds": 1.0}, True),
         ({"test_cpu_seconds": 1.0, "test": "t"}, False),
-        ({"test_cpu_seconds": 1.0, "how": "story"}, False),
-        ({"how": "story"}, True),
+        ({"test_cpu_seconds": 1.0, "how": "scenario"}, False),
+        ({"how": "scenario"}, True),
         ({"test_cpu_seconds": 1.0, "runs": 9}, True),
         ({"test_cpu_seconds": 1.0, "runs": 10}, False),
         ({"test_cpu_seconds": 1.0, "runs": 9, "cpu_seconds": 30.0}, False),
@@ -213,3 +214,9 @@ def test_results_belong_to_existing_mutants() -> None:
 def test_mutants_are_both_manual_and_generated() -> None:
     """People think of likely errors, generators of unlikely ones."""
     assert {mutant.made == BY_HAND for mutant in mutants()} == {True, False}
+
+
+def test_the_page_names_every_way_to_detect_a_mutant() -> None:
+    """Results with a way that the page does not know could not be shown."""
+    assert set(HOW) | {""} == set(get_args(How))
+    assert {finding.how for finding in read().values()} <= set(get_args(How))

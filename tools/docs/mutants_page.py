@@ -1,19 +1,19 @@
 """The page of mutants, from docs/mutants.json: the changes, what detected them, and the cost."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from tools.mutants.catalogue import mutants
 from tools.mutants.mutant import BY_HAND, Mutant
-from tools.mutants.mutation_run import Finding
+from tools.mutants.mutation_run import Finding, How
 from tools.mutants.reach import scenarios_of
 from tools.mutants.results import read
 
-HOW = {
+HOW: Mapping[How, str] = {
     "invariant": "an invariant",
     "assertion": "an assertion in a node",
-    "story": "the scenario: a client was never served",
+    "scenario": "the scenario: a client was never served",
     "endless": "a run that does not end",
     "unreadable": "disks that cannot be read after the run",
     "vacuous": "a run with nothing to examine",

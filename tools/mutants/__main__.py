@@ -1,7 +1,7 @@
 """`make mutants`: apply one mutant at a time and check that it is detected: first by the tests of
 its core, then by the campaign.
 
-    python -m tools.mutants [NAME ...] [--stage tests|stories|both] [--jobs N] [--runs 200]
+    python -m tools.mutants [NAME ...] [--stage tests|scenarios|both] [--jobs N] [--runs 200]
                             [--cpu-seconds 120] [--resume]
 
 A NAME may contain * and ?. Without names all mutants run, and results of removed mutants are
@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument(
         "--stage",
-        choices=("tests", "stories", "both"),
+        choices=("tests", "scenarios", "both"),
         help="only one stage; or both, whatever the first has detected",
     )
     parser.add_argument(
@@ -78,8 +78,8 @@ def main() -> int:
     budget = Budget(
         runs=0 if given.stage == "tests" else given.runs,
         cpu_seconds=given.cpu_seconds,
-        asks_tests=given.stage != "stories",
-        always_runs_scenarios=given.stage in ("stories", "both"),
+        asks_tests=given.stage != "scenarios",
+        always_runs_scenarios=given.stage in ("scenarios", "both"),
     )
     results = known if given.names else {}
     still_hold = current(chosen, known) if given.resume else {}

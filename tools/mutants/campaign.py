@@ -68,7 +68,7 @@ def run_mutants(
             )
             done(found[name])
     order = (
-        ["--stories", each.name, str(budget.runs), str(budget.cpu_seconds)]
+        ["--scenarios", each.name, str(budget.runs), str(budget.cpu_seconds)]
         for each in chosen
         if is_open(found[each.name], budget)
     )

@@ -8,6 +8,7 @@ a failure, too.
 
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
@@ -30,6 +31,10 @@ SCENARIO_FAILURES = (
 )
 
 
+How = Literal["", "invariant", "assertion", "scenario", "endless", "unreadable", "vacuous"]
+"""How a mutant was detected; empty: it was not."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a mutation run: of the tests of its core, which run first, and of its scenarios
     (`runs` is 0 if none ran).
@@ -43,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The digest of the function and the change: a result is valid only for the same digest."""
     runs: int
     cpu_seconds: float
-    how: str = ""
+    how: How = ""
     by: tuple[str, ...] = ()
     said: str = ""
     scenario: str = ""
@@ -92,7 +97,7 @@ def is_clean(scenario: str, seed: int, release: str = "") -> bool:
     return not _run_once(scenario, seed, release)[0]
 
 
-def symptom(result: RunResult) -> tuple[str, tuple[str, ...], str]:
+def symptom(result: RunResult) -> tuple[How, tuple[str, ...], str]:
     """Return the kind of failure of a run, its sources, and a message; all empty for a run that
     passes.
     """
@@ -117,15 +122,15 @@ def symptom(result: RunResult) -> tuple[str, tuple[str, ...], str]:
     return "", (), ""
 
 
-def _turns(stories: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+def _turns(scenarios: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     seed = 0
     while True:
         seed += 1
-        for scenario in stories:
+        for scenario in scenarios:
             yield scenario, seed
 
 
-def _run_once(scenario: str, seed: int, release: str) -> tuple[str, tuple[str, ...], str]:
+def _run_once(scenario: str, seed: int, release: str) -> tuple[How, tuple[str, ...], str]:
     try:
         with cpu_limit(RUN_CPU_SECONDS):
             return symptom(run_scenario(scenario, seed=seed, release=release))

@@ -2,7 +2,7 @@
 the last line, in JSON.
 
     python -m tools.mutants.one --tests NAME ...
-    python -m tools.mutants.one --stories NAME RUNS CPU_SECONDS
+    python -m tools.mutants.one --scenarios NAME RUNS CPU_SECONDS
     python -m tools.mutants.one --control-tests TEST ...
     python -m tools.mutants.one --control RELEASE/SCENARIO/SEED ...
 """
@@ -58,7 +58,7 @@ def _control(*finished: str) -> list[tuple[str, str, int]]:
 
 VERBS: Final[Mapping[str, Callable[..., object]]] = {
     "--tests": _tests,
-    "--stories": _scenarios,
+    "--scenarios": _scenarios,
     "--control-tests": _control_tests,
     "--control": _control,
 }

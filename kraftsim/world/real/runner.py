@@ -83,7 +83,7 @@ async def return_memory_at_rest() -> None:
 
     At rest means that `REST_SECONDS` passed with less than `REST_CPU_SHARE_MAX` of a core. The
     collection of cycles comes first, as a full one is rare in a process that keeps many objects.
-    Both together stop the event loop for some 0.1 s, when nobody is waiting for it.
+    Both together stop the event loop for some 0.1 s, when no client waits for it.
     """
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_trim"):
