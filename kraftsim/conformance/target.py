@@ -164,7 +164,7 @@ class Target:
         self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = ""
     ) -> TargetTopic:
         """Create a topic with one replica, by default with a new name; return when all its leaders
-        respond and all brokers have its metadata.
+        respond and all brokers have its metadata. Retry while the node knows of no broker yet.
         """
         name = name or self.fresh_name()
         rows = [
@@ -174,18 +174,26 @@ class Target:
         wanted = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, configs=rows
         )
+        give_up_at = time.monotonic() + SETTLE_SECONDS
+        version = self.newest(ApiKey.CREATE_TOPICS)
         with self.peer() as peer:
-            answer = peer.ask(
-                CreateTopicsRequest(topics=[wanted], timeout_ms=15000),
-                self.newest(ApiKey.CREATE_TOPICS),
-                CreateTopicsResponse,
-            )
-        code = answer.topics[0].error_code
-        if code != ErrorCode.NONE:
-            raise Unmet(
-                f"a topic could not be made: {error_name(code)} {answer.topics[0].error_message}"
-            )
-        return self.led_topic(name, partitions)
+            while True:
+                answer = peer.ask(
+                    CreateTopicsRequest(topics=[wanted], timeout_ms=15000),
+                    version,
+                    CreateTopicsResponse,
+                )
+                code = answer.topics[0].error_code
+                if code == ErrorCode.NONE:
+                    return self.led_topic(name, partitions)
+                if code != ErrorCode.INVALID_REPLICATION_FACTOR or time.monotonic() > give_up_at:
+                    raise Unmet(
+                        f"a topic could not be made: {error_name(code)} "
+                        f"{answer.topics[0].error_message}"
+                    )
+                # A broker in ZooKeeper mode listens before its controller has told it of any
+                # broker, itself included: until then one replica is one too many.
+                time.sleep(PAUSE_SECONDS)
 
     def producer_id(self) -> tuple[int, int]:
         """Return a new producer id and its epoch, with retries while the node fetches a block."""

@@ -11,7 +11,8 @@ from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_erro
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, framed, split_address
 from kraftsim.conformance.requirement import Check, Requirement, Requirements, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
-from kraftsim.conformance.target import Target
+from kraftsim.conformance.target import Target, TargetTopic
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.conformance.fake_node import Answering, CloseConnection, api_versions_0, fake_node
@@ -250,3 +251,27 @@ def test_a_node_that_does_everything_wrong_meets_few_requirements(
         if finding.verdict is RequirementVerdict.MET
     }
     assert met <= met_at_most
+
+
+def test_a_topic_is_requested_again_while_the_node_knows_of_no_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker in ZooKeeper mode listens before its controller has told it of itself."""
+    codes = [ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR]
+    name = b"slow"
+
+    def answering(frame: bytes) -> bytes:
+        key = int.from_bytes(frame[:2])
+        if key == ApiKey.API_VERSIONS:
+            return api_versions_0(
+                frame, {ApiKey.API_VERSIONS: (0, 0), ApiKey.CREATE_TOPICS: (0, 0)}
+            )
+        code = codes.pop() if codes else ErrorCode.NONE
+        return frame[4:8] + (1).to_bytes(4) + len(name).to_bytes(2) + name + code.to_bytes(2)
+
+    led = TargetTopic(name=name.decode(), topic_id=bytes(16), leader="")
+    with fake_node(answering) as address:
+        target = Target(address)
+        monkeypatch.setattr(target, "led_topic", lambda *_: led)
+        assert target.topic(name=name.decode()) is led
+    assert not codes
