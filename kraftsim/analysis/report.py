@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from kraftsim.analysis.analysis import WORST_FIRST, Analysis
 from kraftsim.analysis.analyze import analysis_of
@@ -23,6 +22,7 @@ from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
+from kraftsim.analysis.store import read_events
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.upgrade_chapter import upgrade_html
 from kraftsim.analysis.witnesses import printable
@@ -61,7 +61,7 @@ def write_report(run: Path, to: Path | None = None) -> Path:
 
 def report_html(analysis: Analysis) -> str:
     """Return the whole page."""
-    events = pq.read_table(analysis.ingest.parquet)
+    events = read_events(analysis.ingest.parquet)
     drawn, left_out = _drawn(events, _shown_positions(analysis))
     still = scenery(drawn)
     payload = pack(drawn, {lane.name: number for number, lane in enumerate(still.lanes)})

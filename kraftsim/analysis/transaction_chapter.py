@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from kraftsim.analysis.store import count_kinds
 from kraftsim.analysis.transaction_queries import KINDS, NUMBERS, chapter_query
 from kraftsim.analysis.views import make_views
 
@@ -57,8 +56,7 @@ class TransactionChapter(msgspec.Struct, frozen=True):
 
 def has_transactions(parquet: Path) -> bool:
     """Return whether the chapter of a run has any content."""
-    kinds = pq.read_table(parquet, columns=["kind"]).column("kind")
-    return bool(pc.any(pc.equal(kinds, MADE_OF)).as_py())
+    return MADE_OF in count_kinds(parquet)
 
 
 def find_chapter(spark: "SparkSession", parquet: str) -> TransactionChapter:

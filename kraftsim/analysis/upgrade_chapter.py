@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
-import pyarrow.parquet as pq
 
+from kraftsim.analysis.store import read_events
 from kraftsim.analysis.witnesses import printable
 from kraftsim.clients.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
 from protocol.errors import ErrorCode
@@ -80,12 +80,7 @@ class UpgradeChapter(msgspec.Struct, frozen=True):
 
 def find_upgrade(parquet: Path) -> UpgradeChapter | None:
     """Return the chapter of the run in a Parquet file, or None if it has none."""
-    there = set(pq.read_schema(parquet).names)
-    table = pq.read_table(
-        parquet,
-        columns=[name for name in COLUMNS if name in there],
-        filters=[("kind", "in", list(KINDS))],
-    )
+    table = read_events(parquet, kinds=KINDS, columns=COLUMNS)
     return upgrade_of(
         sorted(table.to_pylist(), key=lambda row: (row["t_ns"], row["node"], row["incarnation"]))
     )

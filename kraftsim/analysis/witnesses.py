@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow.parquet as pq
 
 from kraftsim.analysis.columns import (
     CAUSE_POSITION,
@@ -18,6 +17,7 @@ from kraftsim.analysis.columns import (
     POSITION,
     event_schema,
 )
+from kraftsim.analysis.store import read_events
 
 Value = int | str | bool
 _NOT_SHOWN: Final = {*ENVELOPE_COLUMNS, *DERIVED_COLUMNS}
@@ -49,7 +49,7 @@ def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Wit
     if not wanted:
         return {}
     columns = [name for name in event_schema().names if name != CAUSE_POSITION]
-    rows = pq.read_table(parquet, columns=columns, filters=[(POSITION, "in", wanted)]).to_pylist()
+    rows = read_events(parquet, columns=columns, positions=wanted).to_pylist()
     return {row[POSITION]: _event(row) for row in rows}
 
 
