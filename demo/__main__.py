@@ -19,7 +19,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from kraftsim.analysis.analysis import Analysis
-    from kraftsim.analysis.ingest import IngestResult
+    from kraftsim.analysis.dataset import IngestResult
     from kraftsim.lab.explore.result import RunResult
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def main() -> int:
         )
         _step(
             progress,
-            "2/4 the event logs are converted to a Parquet file",
+            "2/4 the event logs are converted to a dataset of Parquet files",
             lambda: _ingest(options.out),
         )
         analysis = _step(progress, "3/4 Spark checks the invariants", lambda: _analyze(options.out))
@@ -109,8 +109,9 @@ def _ingest(out: Path) -> "IngestResult":
 
 def _analyze(out: Path) -> "Analysis":
     from kraftsim.analysis.analyze import analyze_run
+    from kraftsim.analysis.engines import Engine
 
-    return analyze_run(out, ())
+    return analyze_run(out, (), engine=Engine.SPARK)
 
 
 def _report(out: Path) -> Path:

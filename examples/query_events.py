@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.session import spark_session
-from kraftsim.analysis.views import make_views
+from kraftsim.analysis.views import make_views, one_run
 from kraftsim.lab.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
@@ -30,7 +30,7 @@ def main() -> None:
         run_scenario(SCENARIO, mode="sim", seed=options.seed, out=run)
         parquet = ingest_run(run).parquet
         with spark_session() as spark:
-            make_views(spark, parquet, ("ProducerIdBlockAllocated",))
+            make_views(spark, one_run(parquet), ("ProducerIdBlockAllocated",))
             for row in spark.sql(QUESTION).collect():
                 print(f"{row.node} allocated {row.blocks} blocks: ids {row.first} to {row.last}")
 

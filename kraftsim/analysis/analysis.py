@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.analysis.ingest import IngestResult
+from kraftsim.analysis.dataset import IngestResult
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
 from kraftsim.analysis.witnesses import Witness, printable

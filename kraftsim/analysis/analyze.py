@@ -1,4 +1,4 @@
-"""Checks a run: reads its event logs, evaluates its invariants with Spark, and fetches the events
+"""Checks a run: reads its event logs, evaluates its invariants by SQL, and fetches the events
 that show violations.
 
 The result is stored as RUN/analysis.json, so that the report of an analysed run needs no Spark.
@@ -12,11 +12,14 @@ import msgspec
 
 from kraftsim.analysis import document
 from kraftsim.analysis.analysis import Analysis, RunFacts, read_run_facts
-from kraftsim.analysis.ingest import IngestResult, ingested
-from kraftsim.analysis.session import spark_session
-from kraftsim.analysis.transaction_chapter import TransactionChapter, find_chapter, has_transactions
+from kraftsim.analysis.dataset import IngestResult
+from kraftsim.analysis.engines import Engine, opened
+from kraftsim.analysis.ingest import Report, ingested, no_report
+from kraftsim.analysis.session import SparkOptions
+from kraftsim.analysis.transaction_chapter import find_chapter, has_transactions
 from kraftsim.analysis.upgrade_chapter import find_upgrade
 from kraftsim.analysis.verdicts import VIOLATION, Row, find_rows, verdicts_of, violation_of
+from kraftsim.analysis.views import one_run
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
 from kraftsim.invariants.verdict import Verdict, worst
@@ -28,7 +31,13 @@ ANALYSIS_FILE: Final = "analysis.json"
 
 
 def analyze_run(
-    run: Path, invariants: Sequence[str] = (), *, spark: "SparkSession | None" = None
+    run: Path,
+    invariants: Sequence[str] = (),
+    *,
+    engine: Engine = Engine.AUTO,
+    options: SparkOptions | None = None,
+    spark: "SparkSession | None" = None,
+    report: Report = no_report,
 ) -> Analysis:
     """Check all invariants of a run or those named, and store the result in the run's directory.
 
@@ -36,33 +45,28 @@ def analyze_run(
     JavaMissing.
     """
     facts = read_run_facts(run)
-    chosen = _chosen(invariants, facts.must_exercise)
-    ingest = ingested(run)
-    if spark is not None:
-        rows, chapter = _ask(spark, ingest, chosen)
-    else:
-        with spark_session() as session:
-            rows, chapter = _ask(session, ingest, chosen)
+    picked = _chosen(invariants, facts.must_exercise)
+    ingest = ingested(run, report=report)
+    runs = one_run(ingest.parquet)
+    with opened(runs, engine, options, spark) as queries:
+        rows = find_rows(queries, runs, picked)
+        chapter = find_chapter(queries) if has_transactions(runs) else None
     upgrade = find_upgrade(Path(ingest.parquet))
     analysis = msgspec.structs.replace(
-        _analysis(facts, ingest, chosen, rows), transactions=chapter, upgrade=upgrade
+        _analysis(facts, ingest, picked, rows), transactions=chapter, upgrade=upgrade
     )
     if not invariants:
         (run / ANALYSIS_FILE).write_bytes(document.encode(analysis))
     return analysis
 
 
-def _ask(
-    spark: "SparkSession", ingest: IngestResult, chosen: Sequence[Invariant]
-) -> tuple[list[Row], TransactionChapter | None]:
-    """Evaluate the invariants, and the transactions if there were any."""
-    rows = find_rows(spark, ingest.parquet, ingest.event_count, chosen)
-    return rows, find_chapter(spark, ingest.parquet) if has_transactions(
-        Path(ingest.parquet)
-    ) else None
-
-
-def analysis_of(run: Path) -> Analysis:
+def analysis_of(
+    run: Path,
+    *,
+    engine: Engine = Engine.AUTO,
+    options: SparkOptions | None = None,
+    report: Report = no_report,
+) -> Analysis:
     """Return the stored analysis if the run is unchanged, else analyse it.
 
     Raises as `analyze_run`.
@@ -72,16 +76,16 @@ def analysis_of(run: Path) -> Analysis:
         try:
             analysis = document.decode(kept.read_bytes())
         except msgspec.DecodeError:
-            return analyze_run(run)
+            return analyze_run(run, engine=engine, options=options, report=report)
         names = [verdict.invariant for verdict in analysis.verdicts]
-        ingest = ingested(run)
+        ingest = ingested(run, report=report)
         if (
             analysis.ingest.files == ingest.files
             and analysis.facts == read_run_facts(run)
             and names == list(INVARIANTS.names())
         ):
             return msgspec.structs.replace(analysis, ingest=ingest)
-    return analyze_run(run)
+    return analyze_run(run, engine=engine, options=options, report=report)
 
 
 def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invariant, ...]:

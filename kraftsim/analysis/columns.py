@@ -6,14 +6,13 @@ not occur has its columns, too.
 """
 
 import re
-from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from kraftsim.events.catalogue import KINDS
+from kraftsim.events.catalogue import KINDS, family
 from kraftsim.events.event import Event
 
 ENVELOPE_COLUMNS: Final = {
@@ -57,38 +56,52 @@ def fields_of(kind: str) -> tuple[str, ...]:
 
 
 @cache
-def line_schema() -> pa.Schema:
-    """Return the columns of a line of an event log: envelope and fields of all kinds."""
+def columns_of(kind: str) -> pa.Schema:
+    """Return the columns of a line of a kind, without those that all lines of a piece share: `n`,
+    `t_ns`, `wall_ms`, and the fields of the kind; an unknown kind has no fields.
+    """
+    own = _columns_of(KINDS[kind]) if kind in KINDS else {}
+    names = ("n", "t_ns", "wall_ms")
+    return pa.schema([*((name, ENVELOPE_COLUMNS[name]) for name in names), *own.items()])
+
+
+UNKNOWN_FAMILY: Final = "unknown"
+"""The family of kinds that this release does not know; all their fields are in `extra`."""
+
+
+@cache
+def family_of_kind(kind: str) -> str:
+    """Return the family of a kind: the name of the directory of its files."""
+    return family(KINDS[kind].__module__) if kind in KINDS else UNKNOWN_FAMILY
+
+
+@cache
+def kinds_of_family(name: str) -> tuple[str, ...]:
+    """Return the kinds of a family, sorted."""
+    return tuple(kind for kind in KINDS if family_of_kind(kind) == name)
+
+
+@cache
+def family_schema(name: str) -> pa.Schema:
+    """Return the columns of the files of a family: the envelope, the fields of all its kinds, and
+    the derived columns.
+    """
+    columns = dict(ENVELOPE_COLUMNS)
+    for kind in kinds_of_family(name):
+        columns.update(_columns_of(KINDS[kind]))
+    return pa.schema([*columns.items(), *DERIVED_COLUMNS.items()])
+
+
+@cache
+def event_schema() -> pa.Schema:
+    """Return all columns of an ingested run, each field once."""
     columns = dict(ENVELOPE_COLUMNS)
     for kind in KINDS.values():
         for name, data_type in _columns_of(kind).items():
             assert columns.setdefault(name, data_type) == data_type, (
                 f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
             )
-    return pa.schema(list(columns.items()))
-
-
-def schema_of_kinds(kinds: Iterable[str]) -> pa.Schema:
-    """Return the columns of `line_schema` that lines of these kinds can have; for an unknown kind,
-    all of them.
-    """
-    names = set(ENVELOPE_COLUMNS)
-    for kind in kinds:
-        if kind not in KINDS:
-            return line_schema()
-        names.update(fields_of(kind))
-    return pa.schema([field for field in line_schema() if field.name in names])
-
-
-@cache
-def event_schema() -> pa.Schema:
-    """Return all columns of an ingested run."""
-    return pa.schema(
-        [
-            *line_schema(),
-            *(pa.field(name, data_type) for name, data_type in DERIVED_COLUMNS.items()),
-        ]
-    )
+    return pa.schema([*columns.items(), *DERIVED_COLUMNS.items()])
 
 
 @cache

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from kraftsim.analysis.id_trail import TrailExtent, TrailRow, metadata_directories, read_trail
 from kraftsim.analysis.ingest import EVENTS_DIRECTORY, ingested
 from kraftsim.analysis.session import spark_session
-from kraftsim.analysis.views import make_views
+from kraftsim.analysis.views import make_views, one_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -254,7 +254,7 @@ def _asked(
         spark.sql(BLOCKS).createOrReplaceTempView("block")
         compared = holes = None
         if (place / EVENTS_DIRECTORY).is_dir():
-            make_views(spark, ingested(place).parquet, KINDS)
+            make_views(spark, one_run(ingested(place).parquet), KINDS)
             compared = _rows(spark, COMPARED, ComparedIds)[0]
             holes = _rows(spark, HOLES, Holes)[0]
         first = spark.sql("SELECT min(first_producer_id), count(*) FROM block").collect()[0]

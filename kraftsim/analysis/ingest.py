@@ -1,201 +1,429 @@
-"""Converts the event logs of a run into one sorted Parquet file, and reports what the logs lack.
+"""Converts the event logs of runs into a dataset, and reports what the logs lack.
 
-Parsing JSON is the most expensive part of any query on a run, so it is done once. A killed node
-leaves a torn last line; a gap in a node's line numbers is worse, because events are missing, and no
-verdict about that run may be ok.
+Parsing JSON is the most expensive part of any query on a run, so it is done once. Chunks of files
+are parsed by as many workers as there are; then each run is put into the order of time, slice by
+slice. A killed node leaves a torn last line; a gap in a node's line numbers is worse, because
+events are missing, and no verdict about that run may be ok.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from kraftsim.analysis.causes import NO_CAUSE, derive_causes
-from kraftsim.analysis.columns import (
-    CAUSE_POSITION,
-    EXTRA,
-    LAMPORT,
-    POSITION,
-    event_schema,
-    line_schema,
+from kraftsim.analysis.assembly import Assembled, PieceSource, assemble
+from kraftsim.analysis.dataset import (
+    STAGING,
+    DataFile,
+    Dataset,
+    IngestResult,
+    LineGap,
+    NoRun,
+    RunManifest,
+    SourceFile,
 )
-from kraftsim.analysis.reading import LogContent, read_log
+from kraftsim.analysis.reading import Chunk, ChunkContent, Piece, chunks_of, read_chunk
+from kraftsim.analysis.staging import (
+    Lines,
+    ParsedChunk,
+    Staged,
+    lines_of,
+    load,
+    parse_into,
+    samples_of,
+)
+from kraftsim.analysis.workers import ProcessWorkers, SparkWorkers, Workers
 from kraftsim.events.catalogue import KINDS
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 EVENTS_FILE: Final = "events.parquet"
+"""The dataset of a run directory."""
 EVENTS_DIRECTORY: Final = "events"
-ROW_GROUP_ROWS: Final = 256 * 1024
-METADATA_KEY: Final = b"kraftsim.ingest"
-ORDER_OF_TIME: Final = ("t_ns", "node", "incarnation", "n")
-LINES_SHOWN_MAX: Final = 5
-REPEATED_STRINGS: Final = ("run", "node", "kind", "topic", "client_id", "peer", "link", "listener")
-"""Columns with few distinct texts: dictionary-encoded while they are sorted."""
+RUN_FILE: Final = "run.json"
+IN_MEMORY_BYTES_MAX: Final = 48 * 1024 * 1024
+"""Runs with smaller logs are read in this process: that takes less than starting another."""
+
+Report = Callable[[str, int, int], None]
+"""Called with a stage ('parse' in bytes, 'sort' in events), what is done of it, and its total."""
 
 
 class NoEvents(ValueError):
     """A directory without event logs; the message is one line with the path."""
 
 
-class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One event log file as it was when it was read.
-
-    `torn_bytes` of an incomplete last line and `unreadable_lines` are not in the Parquet file.
-    """
-
-    name: str
-    size_bytes: int
-    modified_ns: int
-    torn_bytes: int = 0
-    unreadable_lines: int = 0
+def no_report(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
-class LineGap(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines that a node wrote, or was about to write, and that are missing; `repeated_count` lines
-    occur more than once.
-    """
-
-    node: str
-    incarnation: int
-    first_missing_n: int
-    missing_count: int
-    repeated_count: int = 0
-
-
-class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading the event logs of a run."""
-
-    parquet: str
-    event_count: int
-    node_count: int
-    frames_paired: int
-    files: tuple[SourceFile, ...]
-    gaps: tuple[LineGap, ...] = ()
-    unknown_kinds: dict[str, int] = {}
-
-    @property
-    def torn_files(self) -> tuple[SourceFile, ...]:
-        """The files whose last line is incomplete."""
-        return tuple(file for file in self.files if file.torn_bytes)
-
-    def lost_lines(self) -> str:
-        """Return in one line what the history is known to lack; '' if it is complete as far as can
-        be detected.
-        """
-        unreadable = sum(file.unreadable_lines for file in self.files)
-        missing = sum(gap.missing_count for gap in self.gaps)
-        repeated = sum(gap.repeated_count for gap in self.gaps)
-        found = (
-            (missing, "lines are missing"),
-            (unreadable, "lines are unreadable"),
-            (repeated, "lines are there more than once"),
-        )
-        return ", ".join(f"{count} {what}" for count, what in found if count)
-
-    def lines(self) -> list[str]:
-        """Return a human-readable summary."""
-        lines = [
-            (
-                f"{self.event_count} events of {self.node_count} nodes from {len(self.files)} "
-                f"files -> {self.parquet}"
-            )
-        ]
-        lines += [
-            f"  {file.name}: a torn last line of {file.torn_bytes} bytes was left out"
-            for file in self.torn_files[:LINES_SHOWN_MAX]
-        ]
-        lines += [
-            f"  {file.name}: {file.unreadable_lines} lines are no events"
-            for file in self.files
-            if file.unreadable_lines
-        ][:LINES_SHOWN_MAX]
-        for gap in self.gaps[:LINES_SHOWN_MAX]:
-            what = (
-                f"{gap.missing_count} lines are missing from n={gap.first_missing_n} on, "
-                f"{gap.repeated_count} are repeated"
-            )
-            lines.append(f"  {gap.node}.{gap.incarnation}: {what}")
-        lines += [
-            f"  {count} events of the unknown kind {kind} were kept"
-            for kind, count in sorted(self.unknown_kinds.items())
-        ][:LINES_SHOWN_MAX]
-        return lines
-
-
-def ingest_run(run: Path) -> IngestResult:
-    """Read all *.jsonl below RUN/events and write RUN/events.parquet.
+def ingest_run(
+    run: Path, *, spark: "SparkSession | None" = None, report: Report = no_report
+) -> IngestResult:
+    """Read all *.jsonl below RUN/events and write the dataset RUN/events.parquet.
 
     Raises NoEvents, or OSError if writing fails.
     """
-    paths = _event_logs(run)
-    if not paths:
-        raise NoEvents(
-            f"{run} holds no event log: there is no *.jsonl below {run / EVENTS_DIRECTORY}"
-        )
-    contents = [read_log(path) for path in paths]
-    events = _sorted([content.events for content in contents])
-    causes = derive_causes(events)
-    positions = pa.array(np.arange(events.num_rows, dtype=np.int64))
-    events = events.append_column(POSITION, positions)
-    events = events.append_column(
-        CAUSE_POSITION, pa.array(causes.cause, mask=causes.cause == NO_CAUSE)
-    )
-    events = events.append_column(LAMPORT, pa.array(causes.lamport))
-    result = IngestResult(
-        parquet=str(run / EVENTS_FILE),
-        event_count=events.num_rows,
-        node_count=len(events.column("node").unique()),
-        frames_paired=causes.frames_paired,
-        files=tuple(
-            _source(run, path, content) for path, content in zip(paths, contents, strict=True)
-        ),
-        gaps=_gaps(events),
-        unknown_kinds=_unknown_kinds(events),
-    )
-    _write(events, result, run / EVENTS_FILE)
+    if (run / EVENTS_FILE).is_file():
+        (run / EVENTS_FILE).unlink()  # the layout of releases before 0.3
+    (result,) = ingest_runs([run], run / EVENTS_FILE, spark=spark, report=report)
     return result
 
 
-def ingested(run: Path) -> IngestResult:
-    """Return the facts of RUN/events.parquet, reading the logs first if they have changed or were
-    never read.
+def ingest_runs(
+    runs: Sequence[Path],
+    dataset: Path,
+    *,
+    spark: "SparkSession | None" = None,
+    report: Report = no_report,
+    names: Sequence[str] | None = None,
+) -> list[IngestResult]:
+    """Read the event logs of runs into a dataset, each under the name of its directory; a run that
+    it has is replaced. With `spark`, its tasks do the work.
+
+    Raises NoEvents, ValueError for two runs of one name, or OSError if writing fails.
+    """
+    labels = list(names) if names is not None else [run.resolve().name for run in runs]
+    twice = sorted({name for name in labels if labels.count(name) > 1})
+    if twice:
+        raise ValueError(f"two runs are called {', '.join(twice)}: a dataset needs distinct names")
+    logs = [event_logs(run) for run in runs]
+    for run, paths in zip(runs, logs, strict=True):
+        if not paths:
+            raise NoEvents(
+                f"{run} holds no event log: there is no *.jsonl below {run / EVENTS_DIRECTORY}"
+            )
+    workers: Workers = SparkWorkers(spark) if spark is not None else ProcessWorkers()
+    target = Dataset(dataset)
+    plan = [
+        _Plan(run, name, paths, target) for run, name, paths in zip(runs, labels, logs, strict=True)
+    ]
+    small = [each for each in plan if each.size_bytes <= IN_MEMORY_BYTES_MAX and spark is None]
+    large = [each for each in plan if each not in small]
+    done_bytes, all_bytes = 0, sum(each.size_bytes for each in plan)
+    for each in small:
+        each.finish_here()
+        done_bytes += each.size_bytes
+        report("parse", done_bytes, all_bytes)
+    if large:
+        _ingest_large(large, target, workers, partial(report, "parse"), report, all_bytes)
+    return [each.result for each in plan]
+
+
+class _Plan:
+    """One run on its way into the dataset."""
+
+    def __init__(self, run: Path, name: str, paths: Sequence[Path], dataset: Dataset) -> None:
+        self.run, self.name, self.paths, self.dataset = run, name, paths, dataset
+        self.sources = [_source(run, path) for path in paths]
+        self.size_bytes = sum(source.size_bytes for source in self.sources)
+        self.chunks = [
+            chunk
+            for path, source in zip(paths, self.sources, strict=True)
+            for chunk in chunks_of(path, source.size_bytes)
+        ]
+        self.parsed: list[ParsedChunk] = []
+        self._result: IngestResult | None = None
+
+    @property
+    def result(self) -> IngestResult:
+        """The result, once the run is in the dataset."""
+        assert self._result is not None, "it is finished"
+        return self._result
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The run's `run.json`, as it is; nothing if there is none or it is no JSON object."""
+        with suppress(OSError, msgspec.DecodeError):
+            facts = msgspec.json.decode((self.run / RUN_FILE).read_bytes())
+            return facts if isinstance(facts, dict) else {}
+        return {}
+
+    def finish_here(self) -> None:
+        """Read and write the run in this process."""
+        contents = [(chunk, read_chunk(chunk)) for chunk in self.chunks]
+        sources = [_in_memory(piece) for _, content in contents for piece in content.pieces]
+        lines = [each for _, content in contents for each in lines_of(content.pieces)]
+        counts = [_counted(chunk, content) for chunk, content in contents]
+        to = self.dataset.directory(self.name)
+        unfinished = self.dataset.root / STAGING / to.name
+        assembled = _assemble_into(sources, self.name, self.dataset.root, to, unfinished)
+        self.finish(assembled, lines, counts)
+
+    def finish(
+        self,
+        assembled: Assembled,
+        lines: Iterable[Lines],
+        counts: Iterable[tuple[str, int, int]],
+    ) -> None:
+        """Commit the run; `counts` are torn bytes and unreadable lines by file."""
+        torn: dict[str, int] = {}
+        unreadable: dict[str, int] = {}
+        for path, torn_bytes, unreadable_lines in counts:
+            torn[path] = torn.get(path, 0) + torn_bytes
+            unreadable[path] = unreadable.get(path, 0) + unreadable_lines
+        files = tuple(
+            msgspec.structs.replace(
+                source, torn_bytes=torn[str(path)], unreadable_lines=unreadable[str(path)]
+            )
+            for path, source in zip(self.paths, self.sources, strict=True)
+        )
+        self._result = IngestResult(
+            parquet=str(self.dataset.directory(self.name)),
+            event_count=assembled.events,
+            node_count=assembled.nodes,
+            frames_paired=assembled.frames_paired,
+            files=files,
+            gaps=gaps_of(lines),
+            unknown_kinds={
+                kind: count for kind, count in assembled.kinds.items() if kind not in KINDS
+            },
+        )
+        self.dataset.commit(
+            RunManifest(
+                run=self.name,
+                ingest=self._result,
+                kinds=assembled.kinds,
+                files=assembled.files,
+                facts=self.facts,
+            )
+        )
+
+
+def _in_memory(piece: Piece) -> PieceSource:
+    samples, last_t_ns = samples_of(piece)
+    return PieceSource(
+        piece.node,
+        piece.incarnation,
+        piece.kind,
+        piece.table.num_rows,
+        samples,
+        last_t_ns,
+        lambda: piece._replace(table=piece.table.combine_chunks()),
+    )
+
+
+def _counted(chunk: Chunk, content: ChunkContent) -> tuple[str, int, int]:
+    return chunk.path, content.torn_bytes, content.unreadable_lines
+
+
+def _assemble_into(
+    sources: Sequence[PieceSource],
+    run: str,
+    root: Path,
+    to: Path,
+    unfinished: Path,
+    report: Callable[[int], None] = lambda events: None,
+) -> Assembled:
+    """Write the files of a run elsewhere first, and put them in the place of former ones when they
+    are complete.
+    """
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    assembled = assemble(sources, run, root, unfinished, report=report)
+    shutil.rmtree(to, ignore_errors=True)
+    unfinished.replace(to)
+    with suppress(OSError):
+        unfinished.parent.rmdir()
+    before, after = unfinished.relative_to(root).as_posix(), to.relative_to(root).as_posix()
+    return assembled._replace(
+        files=tuple(
+            msgspec.structs.replace(file, path=after + file.path.removeprefix(before))
+            for file in assembled.files
+        )
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Large runs: every worker parses chunks, then one worker per run sorts
+
+
+class ParseTask(msgspec.Struct, frozen=True):
+    """A chunk to parse, and the file for its pieces."""
+
+    chunk: Chunk
+    to: str
+    number: int
+
+
+class ParsedTask(msgspec.Struct, frozen=True):
+    """The result of a `ParseTask`."""
+
+    number: int
+    parsed: ParsedChunk
+
+
+class AssembleTask(msgspec.Struct, frozen=True):
+    """The staged pieces of a run, to be sorted and written."""
+
+    number: int
+    run: str
+    root: str
+    to: str
+    unfinished: str
+    staged: tuple[Staged, ...]
+
+
+class AssembledTask(msgspec.Struct, frozen=True):
+    """The result of an `AssembleTask`."""
+
+    number: int
+    files: tuple[DataFile, ...]
+    kinds: dict[str, int]
+    nodes: int
+    events: int
+    frames_paired: int
+
+
+def parse_task(argument: bytes) -> bytes:
+    """Do a `ParseTask`."""
+    task = msgspec.json.decode(argument, type=ParseTask)
+    return msgspec.json.encode(ParsedTask(task.number, parse_into(task.chunk, Path(task.to))))
+
+
+def assemble_task(argument: bytes) -> bytes:
+    """Do an `AssembleTask`."""
+    task = msgspec.json.decode(argument, type=AssembleTask)
+    assembled = _assemble_into(
+        [_on_disk(staged) for staged in task.staged],
+        task.run,
+        Path(task.root),
+        Path(task.to),
+        Path(task.unfinished),
+    )
+    return msgspec.json.encode(AssembledTask(task.number, *assembled))
+
+
+def _on_disk(staged: Staged) -> PieceSource:
+    return PieceSource(
+        staged.node,
+        staged.incarnation,
+        staged.kind,
+        staged.rows,
+        staged.samples,
+        staged.last_t_ns,
+        partial(load, staged),
+    )
+
+
+def _ingest_large(
+    plans: Sequence[_Plan],
+    dataset: Dataset,
+    workers: Workers,
+    report_parsed: Callable[[int, int], None],
+    report: Report,
+    all_bytes: int,
+) -> None:
+    (dataset.root / STAGING).mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=dataset.root / STAGING))
+    tasks: list[bytes] = []
+    owner: list[_Plan] = []
+    sizes: list[int] = []
+    for plan in plans:
+        for chunk in plan.chunks:
+            number = len(tasks)
+            tasks.append(
+                msgspec.json.encode(
+                    ParseTask(chunk, str(staging.absolute() / f"{number:06}.arrows"), number)
+                )
+            )
+            owner.append(plan)
+            sizes.append(chunk.end - chunk.begin)
+    found: dict[int, ParsedChunk] = {}
+    done_bytes = all_bytes - sum(sizes)
+
+    def parsed(result: bytes) -> None:
+        nonlocal done_bytes
+        each = msgspec.json.decode(result, type=ParsedTask)
+        found[each.number] = each.parsed
+        done_bytes += sizes[each.number]
+        report_parsed(done_bytes, all_bytes)
+
+    module = "kraftsim.analysis.ingest"
+    workers.run(f"{module}:parse_task", tasks, parsed)
+    for number, plan in enumerate(owner):
+        plan.parsed.append(found[number])
+    events = sum(piece.rows for chunk in found.values() for piece in chunk.staged)
+    sorted_events = 0
+
+    def assembled(result: bytes) -> None:
+        nonlocal sorted_events
+        each = msgspec.json.decode(result, type=AssembledTask)
+        plan = plans[each.number]
+        plan.finish(
+            Assembled(each.files, each.kinds, each.nodes, each.events, each.frames_paired),
+            [lines for chunk in plan.parsed for lines in chunk.lines],
+            [(each.source, each.torn_bytes, each.unreadable_lines) for each in plan.parsed],
+        )
+        sorted_events += each.events
+        report("sort", sorted_events, events)
+
+    workers.run(
+        f"{module}:assemble_task",
+        [_assemble_argument(number, plan, staging) for number, plan in enumerate(plans)],
+        assembled,
+    )
+    shutil.rmtree(staging, ignore_errors=True)
+    with suppress(OSError):
+        staging.parent.rmdir()
+
+
+def _assemble_argument(number: int, plan: _Plan, staging: Path) -> bytes:
+    to = plan.dataset.directory(plan.name).absolute()
+    task = AssembleTask(
+        number=number,
+        run=plan.name,
+        root=str(plan.dataset.root.absolute()),
+        to=str(to),
+        unfinished=str(staging.absolute() / to.name),
+        staged=tuple(piece for chunk in plan.parsed for piece in chunk.staged),
+    )
+    return msgspec.json.encode(task)
+
+
+# --------------------------------------------------------------------------------------------------
+# What was read before, and what is missing
+
+
+def ingested(
+    run: Path, *, spark: "SparkSession | None" = None, report: Report = no_report
+) -> IngestResult:
+    """Return the facts of the dataset of a run directory, reading the logs first if they have
+    changed or were never read.
 
     Raises NoEvents.
     """
-    parquet = run / EVENTS_FILE
-    if parquet.exists():
-        metadata = pq.read_schema(parquet).metadata or {}
-        result = (
-            msgspec.json.decode(metadata[METADATA_KEY], type=IngestResult)
-            if METADATA_KEY in metadata
-            else None
-        )
-        paths = _event_logs(run)
-        if result is not None and (
-            not paths
-            or [_source(run, path) for path in paths] == [_as_found(file) for file in result.files]
-        ):
-            return msgspec.structs.replace(result, parquet=str(parquet))
-    return ingest_run(run)
+    dataset = Dataset(run / EVENTS_FILE)
+    paths = event_logs(run)
+    with suppress(NoRun, OSError):
+        manifests = list(dataset.manifests())
+        if len(manifests) == 1:
+            (manifest,) = manifests
+            result = manifest.ingest
+            if not paths or [_source(run, path) for path in paths] == [
+                _as_found(file) for file in result.files
+            ]:
+                where = dataset.directory(manifest.run)
+                return msgspec.structs.replace(result, parquet=str(where))
+    return ingest_run(run, spark=spark, report=report)
 
 
-def _event_logs(run: Path) -> list[Path]:
+def event_logs(run: Path) -> list[Path]:
+    """Return the event log files of a run, sorted."""
     return sorted((run / EVENTS_DIRECTORY).rglob("*.jsonl"))
 
 
-def _source(run: Path, path: Path, content: LogContent | None = None) -> SourceFile:
+def _source(run: Path, path: Path) -> SourceFile:
     status = path.stat()
     return SourceFile(
         name=path.relative_to(run).as_posix(),
         size_bytes=status.st_size,
         modified_ns=status.st_mtime_ns,
-        torn_bytes=content.torn_bytes if content else 0,
-        unreadable_lines=content.unreadable_lines if content else 0,
     )
 
 
@@ -203,95 +431,43 @@ def _as_found(file: SourceFile) -> SourceFile:
     return msgspec.structs.replace(file, torn_bytes=0, unreadable_lines=0)
 
 
-def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return all events in the order of time; equal times are ordered by node and line, so that the
-    order is the same on every machine.
-    """
-    events = pa.concat_tables(tables, promote_options="default")
-    for name in REPEATED_STRINGS:
-        if name not in events.column_names:
-            continue
-        index = events.schema.get_field_index(name)
-        events = events.set_column(index, name, events.column(name).dictionary_encode())
-    events = events.unify_dictionaries()
-    keys = pa.table({name: _sort_key(events.column(name)) for name in ORDER_OF_TIME})
-    events = events.take(
-        pc.sort_indices(keys, [(name, "ascending") for name in ORDER_OF_TIME])
-    ).combine_chunks()
-    for field in line_schema():
-        if field.name not in events.column_names:
-            events = events.append_column(field, pa.nulls(events.num_rows, field.type))
-    return events
-
-
-def _sort_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _gaps(events: pa.Table) -> tuple[LineGap, ...]:
+def gaps_of(lines: Iterable[Lines]) -> tuple[LineGap, ...]:
     """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the
     highest one.
     """
-    lines = pa.table(
-        {
-            "node": events.column("node").cast(pa.string()),
-            "incarnation": events.column("incarnation"),
-            "n": events.column("n"),
-        }
-    )
-    grouped = (
-        lines.group_by(["node", "incarnation"])
-        .aggregate([("n", "max"), ("n", "count"), ("n", "count_distinct")])
-        .to_pylist()
-    )
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    repeated: dict[tuple[str, int], int] = {}
+    for each in lines:
+        key = (each.node, each.incarnation)
+        found.setdefault(key, []).extend(each.ranges)
+        repeated[key] = repeated.get(key, 0) + each.repeated
     gaps = []
-    for row in sorted(grouped, key=lambda row: (row["node"], row["incarnation"])):
-        missing = row["n_max"] + 1 - row["n_count_distinct"]
-        repeated = row["n_count"] - row["n_count_distinct"]
-        if missing or repeated:
-            own = lines.filter(
-                pc.and_(
-                    pc.equal(lines["node"], row["node"]),
-                    pc.equal(lines["incarnation"], row["incarnation"]),
-                )
-            )
+    for key, ranges in sorted(found.items()):
+        missing, again, first_missing = _missing(sorted(ranges))
+        again += repeated[key]
+        if missing or again:
             gaps.append(
                 LineGap(
-                    node=row["node"],
-                    incarnation=row["incarnation"],
-                    first_missing_n=_first_missing(
-                        np.unique(np.asarray(own["n"].combine_chunks(), np.int64))
-                    ),
+                    node=key[0],
+                    incarnation=key[1],
+                    first_missing_n=first_missing,
                     missing_count=missing,
-                    repeated_count=repeated,
+                    repeated_count=again,
                 )
             )
     return tuple(gaps)
 
 
-def _first_missing(seen: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> int:
-    differs = np.flatnonzero(seen != np.arange(len(seen)))
-    return int(differs[0]) if len(differs) else len(seen)
-
-
-def _unknown_kinds(events: pa.Table) -> dict[str, int]:
-    counts = Counter(
-        {
-            row["values"]: row["counts"]
-            for row in pc.value_counts(events.column("kind").cast(pa.string())).to_pylist()
-        }
-    )
-    return {kind: count for kind, count in sorted(counts.items()) if kind not in KINDS}
-
-
-def _write(events: pa.Table, result: IngestResult, path: Path) -> None:
-    """Write the file under another name first, so that a reader never sees a partial file."""
-    schema = event_schema()
-    assert set(schema.names) == set(events.column_names) and EXTRA in schema.names, (
-        "ingest fills every column"
-    )
-    metadata = {METADATA_KEY: msgspec.json.encode(result)}
-    events = events.select(schema.names).cast(schema).replace_schema_metadata(metadata)
-    unfinished = path.with_suffix(".unfinished")
-    pq.write_table(events, unfinished, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-    unfinished.replace(path)
+def _missing(ranges: Iterable[tuple[int, int]]) -> tuple[int, int, int]:
+    """Return how many numbers from 0 on are in no range and how many are in another one, too, and
+    the first that is missing.
+    """
+    next_n, missing, again = 0, 0, 0
+    first_missing: int | None = None
+    for first, last in ranges:
+        if first > next_n:
+            missing += first - next_n
+            first_missing = next_n if first_missing is None else first_missing
+        again += max(0, min(last, next_n - 1) - first + 1)
+        next_n = max(next_n, last + 1)
+    return missing, again, next_n if first_missing is None else first_missing

@@ -19,9 +19,12 @@ import pyarrow.compute as pc
 from kraftsim.analysis.analysis import WORST_FIRST, Analysis
 from kraftsim.analysis.analyze import analysis_of
 from kraftsim.analysis.columns import POSITION
+from kraftsim.analysis.engines import Engine
+from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
+from kraftsim.analysis.session import SparkOptions
 from kraftsim.analysis.store import read_events
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.upgrade_chapter import upgrade_html
@@ -49,11 +52,18 @@ MARKS: Final = {
 }
 
 
-def write_report(run: Path, to: Path | None = None) -> Path:
+def write_report(
+    run: Path,
+    to: Path | None = None,
+    *,
+    engine: Engine = Engine.AUTO,
+    options: SparkOptions | None = None,
+    report: Report = no_report,
+) -> Path:
     """Write the report of a run to RUN/report.html, or to another file, and return its path; a run
     without analysis is analysed first.
     """
-    analysis = analysis_of(run)
+    analysis = analysis_of(run, engine=engine, options=options, report=report)
     path = to or run / REPORT_FILE
     path.write_text(report_html(analysis), encoding="utf-8")
     return path

@@ -9,10 +9,12 @@ and a full code cache disables the compiler.
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from kraftsim.analysis.java import LOG_VARIABLE, JavaMissing, find, spark_java_home
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 THREADS: Final = 2
+"""Where the number of cores is unknown."""
 LOOPBACK: Final = "127.0.0.1"
 JAVA_FLAGS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC "
@@ -30,6 +33,8 @@ JAVA_FLAGS: Final = (
 Warnings of the JVM go to standard error: see LOG_VARIABLE.
 """
 LAST_LINES: Final = 5
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by `spark-submit`, which has started the JVM."""
 _QUIET_LOG: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -43,8 +48,21 @@ appender.console.layout.pattern = spark: %p %c{1}: %m%n
 """
 
 
+class SparkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Spark runs: `--master`, `--remote` (Spark Connect), and `--conf KEY=VALUE`."""
+
+    master: str = ""
+    remote: str = ""
+    conf: Mapping[str, str] = {}
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether anything was asked for."""
+        return bool(self.master or self.remote or self.conf)
+
+
 @contextmanager
-def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]:
+def spark_session(options: SparkOptions | None = None) -> Iterator["SparkSession"]:
     """Yield a Spark session: the one that is running in this process, or a new one that is stopped
     afterwards.
 
@@ -52,23 +70,46 @@ def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]
     """
     from pyspark.sql import SparkSession
 
+    options = options or SparkOptions()
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
+    if options.remote:
+        session = _connected(options)
+        try:
+            yield session
+        finally:
+            session.stop()
+        return
     with tempfile.TemporaryDirectory(prefix="kraftsim-spark-") as scratch:
-        session = start_session(Path(scratch), master)
+        session = start_session(Path(scratch), options)
         try:
             yield session
         finally:
             session.stop()
 
 
-def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSession":
+def _connected(options: SparkOptions) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(options.remote)
+    for key, value in options.conf.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def start_session(scratch: Path, options: SparkOptions | None = None) -> "SparkSession":
     """Start Spark with its files in `scratch`; the caller stops it.
 
-    A master on another machine must be able to connect back. Raises JavaMissing.
+    Under `spark-submit` the master and the settings of the command hold. A master on another
+    machine must be able to connect back. Raises JavaMissing.
     """
+    options = options or SparkOptions()
+    if SUBMITTED in os.environ:
+        return _submitted(options)
+    master = options.master or f"local[{os.cpu_count() or THREADS}]"
     import pyspark
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -100,6 +141,7 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(THREADS),
+        **options.conf,
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -117,3 +159,16 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
         ) from trouble
     finally:
         del os.environ[LOG_VARIABLE]  # the file goes with `scratch`, and JAVA_HOME stays
+
+
+def _submitted(options: SparkOptions) -> "SparkSession":
+    """Return the session of a job of `spark-submit`."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("kraftsim").config("spark.sql.session.timeZone", "UTC")
+    if options.master:
+        builder = builder.master(options.master)
+    for key, value in options.conf.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session

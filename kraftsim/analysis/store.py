@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
-from kraftsim.analysis.columns import POSITION
+from kraftsim.analysis.columns import POSITION, event_schema, family_schema
+from kraftsim.analysis.dataset import dataset_of, files_by_family, names_to_filter
 
 
 def read_events(
@@ -21,21 +22,36 @@ def read_events(
     columns: Iterable[str] | None = None,
     positions: Iterable[int] | None = None,
 ) -> pa.Table:
-    """Return events in the order of time; without arguments, all events with all columns.
+    """Return events of a run in the order of time; without arguments, all events with all columns.
 
-    `columns` that no event has may be absent. Raises OSError for a place without events.
+    `parquet` is the directory of the run in its dataset. `columns` that no event has are null.
+    Raises NoRun for another directory.
     """
-    filters: list[tuple[str, str, list[str] | list[int]]] = []
+    dataset, manifest = dataset_of(parquet)
+    schema = event_schema()
+    names = schema.names if columns is None else list(columns)
+    wanted = dict.fromkeys([*names, POSITION])
+    where = None
+    if names_to_filter([manifest]) is not None:
+        where = pc.field("run") == manifest.run
     if kinds is not None:
-        filters.append(("kind", "in", sorted(kinds)))
+        some = pc.field("kind").isin(sorted(kinds))
+        where = some if where is None else where & some
     if positions is not None:
-        filters.append((POSITION, "in", sorted(set(positions))))
-    there = set(pq.read_schema(parquet).names)
-    wanted = None if columns is None else [name for name in columns if name in there]
-    return pq.read_table(parquet, columns=wanted, filters=filters or None)
+        at = pc.field(POSITION).isin(sorted(set(positions)))
+        where = at if where is None else where & at
+    tables = [pa.schema([schema.field(name) for name in wanted]).empty_table()]
+    for family, paths in files_by_family([manifest], kinds).items():
+        own = family_schema(family)
+        found = ds.dataset([str(dataset.root / path) for path in paths], schema=own).to_table(
+            columns=[name for name in wanted if name in own.names], filter=where
+        )
+        tables.append(found)
+    table = pa.concat_tables(tables, promote_options="default")
+    return table.take(pc.sort_indices(table.column(POSITION))).select(names)
 
 
 def count_kinds(parquet: Path | str) -> Mapping[str, int]:
-    """Return how many events of each kind there are, by kind."""
-    counts = pc.value_counts(pq.read_table(parquet, columns=["kind"]).column("kind")).to_pylist()
-    return {row["values"]: row["counts"] for row in sorted(counts, key=lambda row: row["values"])}
+    """Return how many events of each kind there are, by kind. Raises NoRun."""
+    _, manifest = dataset_of(parquet)
+    return manifest.kinds

@@ -5,17 +5,16 @@ A run without any transaction has no such chapter.   Source: KIP-98, KIP-447, KI
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kraftsim.analysis.store import count_kinds
+from kraftsim.analysis.engines import Queries
 from kraftsim.analysis.transaction_queries import KINDS, NUMBERS, chapter_query
-from kraftsim.analysis.views import make_views
+from kraftsim.analysis.views import Runs
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 MADE_OF: Final = "TransactionStateChanged"
 FIRST_NUMBER: Final = 3
@@ -54,15 +53,14 @@ class TransactionChapter(msgspec.Struct, frozen=True):
         return next((part.total for part in self.parts if part.name == name), 0)
 
 
-def has_transactions(parquet: Path) -> bool:
+def has_transactions(runs: Runs) -> bool:
     """Return whether the chapter of a run has any content."""
-    return MADE_OF in count_kinds(parquet)
+    return MADE_OF in runs.kinds
 
 
-def find_chapter(spark: "SparkSession", parquet: str) -> TransactionChapter:
-    """Query the chapter of the run in a Parquet file with Spark."""
-    make_views(spark, parquet, KINDS)
-    return chapter_of(tuple(row) for row in spark.sql(chapter_query()).collect())
+def find_chapter(queries: Queries) -> TransactionChapter:
+    """Query the chapter of a run."""
+    return chapter_of(queries.ask([chapter_query()], KINDS))
 
 
 def chapter_of(found: Iterable[tuple[str | int | None, ...]]) -> TransactionChapter:

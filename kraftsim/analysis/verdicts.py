@@ -5,16 +5,13 @@ Source: `kraftsim.invariants.invariant.Invariant` specifies the columns of an in
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kraftsim.analysis.views import make_views
+from kraftsim.analysis.engines import Queries
+from kraftsim.analysis.views import Runs
 from kraftsim.analysis.witnesses import Witness
 from kraftsim.invariants.invariant import Invariant
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 EXAMINED: Final = "examined"
 UNDECIDABLE: Final = "undecidable"
@@ -44,79 +41,33 @@ class Row(NamedTuple):
         return tuple(position for position in both if position is not None)
 
 
-SMALL_RUN_EVENTS_MAX: Final = 50_000
 BATCH: Final = 4
-"""The number of invariants in one query."""
-SETTINGS: Final = {
-    "spark.sql.adaptive.enabled": ("false", "true"),
-    "spark.sql.codegen.wholeStage": ("false", "true"),
-    "spark.sql.codegen.factoryMode": ("NO_CODEGEN", "FALLBACK"),
-    "spark.sql.shuffle.partitions": ("1", "2"),
-    "spark.sql.autoBroadcastJoinThreshold": ("-1", "10485760"),
-}
-"""Settings for small runs and for large ones: below this many events, the optimisations cost more
-than the query.
+"""The number of invariants in one query: the cost of a plan grows faster than its length, and one
+thread makes it.
 """
 
 
-def find_rows(
-    spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]
-) -> list[Row]:
-    """Return the rows about the Parquet file of a run; `verdicts_of` makes verdicts of them."""
-    return _ask(spark, parquet, event_count, invariants, are_many=False)
+def find_rows(queries: Queries, runs: Runs, invariants: Sequence[Invariant]) -> list[Row]:
+    """Return the rows about some runs; `verdicts_of` makes verdicts of those of one.
 
-
-def find_rows_of_all(
-    spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]
-) -> Mapping[str, list[Row]]:
-    """Return the rows about each run of a Parquet directory, by run; runs without examined events
-    are absent.
+    An invariant is only asked if an event of a kind that it watches occurs.
     """
-    by_run: dict[str, list[Row]] = {}
-    for row in _ask(spark, parquet, event_count, invariants, are_many=True):
-        by_run.setdefault(row.run, []).append(row)
-    return dict(sorted(by_run.items()))
-
-
-def _ask(
-    spark: "SparkSession",
-    parquet: str,
-    event_count: int,
-    invariants: Sequence[Invariant],
-    *,
-    are_many: bool,
-) -> list[Row]:
-    is_small = event_count <= SMALL_RUN_EVENTS_MAX
-    for key, (small, large) in SETTINGS.items():
-        spark.conf.set(key, small if is_small else large)
-    if are_many:
-        spark.conf.set(
-            "spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism))
-        )
-    kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
-    kinds_found = make_views(spark, parquet, kinds, are_many=are_many, is_small=is_small)
     asked = [
         invariant
         for invariant in invariants
-        if any(kind.__name__ in kinds_found for kind in invariant.watches)
+        if any(kind.__name__ in runs.kinds for kind in invariant.watches)
     ]
-    cores = spark.sparkContext.defaultParallelism
+    kinds = sorted({kind.__name__ for invariant in asked for kind in invariant.watches})
+    batches = [verdict_query(asked[first : first + BATCH]) for first in range(0, len(asked), BATCH)]
+    return [Row(*row) for row in queries.ask(batches, kinds)]
 
-    def rows_of(some: Sequence[Invariant]) -> list[Row]:
-        # Every task receives the plan of the whole query, and deserialising it takes longer than
-        # the work: so there are few tasks.
-        return [
-            Row(*row)
-            for row in spark.sql(verdict_query(some))
-            .coalesce(1 if is_small else max(2, cores))
-            .collect()
-        ]
 
-    # The cost of a plan grows faster than its length, and one thread makes it: so each query covers
-    # a few invariants, and queries use every core.
-    batches = [asked[first : first + BATCH] for first in range(0, len(asked), BATCH)]
-    with ThreadPoolExecutor(cores) as asking:
-        return [row for rows in asking.map(rows_of, batches) for row in rows]
+def by_run(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+    """Return the rows about each of many runs, by run; runs without examined events are absent."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.run, []).append(row)
+    return dict(sorted(found.items()))
 
 
 def verdict_query(invariants: Iterable[Invariant]) -> str:

@@ -34,6 +34,7 @@ def fail(trouble: Exception) -> NoReturn:
 
 EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
     "pyspark": "analysis",
+    "duckdb": "analysis",
     "py4j": "analysis",
     "pandas": "analysis",
     "pyarrow": "analysis",

@@ -8,6 +8,7 @@ import click
 
 from kraftsim.cli.failure import OK, VIOLATED, fail
 from kraftsim.cli.options import json_option, print_lines, write_json
+from kraftsim.cli.spark_options import options_of, spark_options
 
 
 @click.command(
@@ -32,8 +33,17 @@ Exit codes: 0 ok, 1 the log and the events of the run contradict each other, 3 f
 @click.option(
     "--node", metavar="NAME", help="Node whose log is read. Default: the node with the longest log."
 )
+@spark_options
 @json_option
-def trail(place: Path, asked: tuple[int, ...], node: str | None, json_file: Path | None) -> int:
+def trail(
+    place: Path,
+    asked: tuple[int, ...],
+    node: str | None,
+    master: str,
+    remote: str,
+    conf: tuple[str, ...],
+    json_file: Path | None,
+) -> int:
     """Show which broker owns which producer ids, from segments and snapshots of the metadata log.
 
     PLACE is the directory of a run, or a log directory of KRaft controllers or brokers, also of
@@ -41,9 +51,12 @@ def trail(place: Path, asked: tuple[int, ...], node: str | None, json_file: Path
     gaps between blocks, and contradictions to the events of the run. Needs Spark.
     """
     from kraftsim.analysis.id_audit import audit
+    from kraftsim.analysis.session import spark_session
 
+    options = options_of(master, remote, conf)
     try:
-        found = audit(place, node=node, asked=asked)
+        with spark_session(options) as spark:
+            found = audit(place, node=node, asked=asked, spark=spark)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(found)

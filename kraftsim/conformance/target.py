@@ -191,8 +191,8 @@ class Target:
                         f"a topic could not be made: {error_name(code)} "
                         f"{answer.topics[0].error_message}"
                     )
-                # A broker in ZooKeeper mode listens before its controller has told it of any
-                # broker, itself included: until then one replica is one too many.
+                # A broker in ZooKeeper mode listens before its controller has sent it a list of
+                # brokers, itself included: until then one replica is one too many.
                 time.sleep(PAUSE_SECONDS)
 
     def producer_id(self) -> tuple[int, int]:

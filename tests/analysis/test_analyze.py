@@ -1,9 +1,8 @@
 """The analysis of a run from its directory to its result and exit code."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kraftsim.analysis import analyze, document
 from kraftsim.analysis.analysis import SUMMARY_LINES_MAX, Analysis, RunFacts, read_run_facts
 from kraftsim.analysis.analyze import analysis_of, analyze_run
+from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import NoEvents
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Outcome
@@ -19,26 +19,6 @@ from tests.analysis.history import History
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass
-class NoSpark:
-    """Replaces the Spark session where DuckDB runs the queries."""
-
-
-@pytest.fixture
-def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
-    """Let DuckDB run the queries instead of Spark: only the engine differs, and a test takes less
-    than a second.
-    """
-    from tests.analysis.oracle_by_duckdb import rows_by_duckdb
-
-    monkeypatch.setattr(
-        analyze,
-        "find_rows",
-        lambda spark, parquet, event_count, invariants: rows_by_duckdb(parquet, invariants),
-    )
-    return cast("SparkSession", NoSpark())
 
 
 def clean(run: Path) -> History:
@@ -70,14 +50,10 @@ def outcomes(analysis: Analysis) -> dict[str, str]:
     return {result.invariant: result.outcome.value for result in analysis.verdicts}
 
 
-def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(tmp_path: Path) -> None:
     """Exit code 0; an invariant that is not required and examined nothing is not applicable."""
     clean(tmp_path).write(tmp_path)
-    analysis = analyze_run(
-        described(tmp_path, must_exercise=["producer-id-unique"]), spark=by_duckdb
-    )
+    analysis = analyze_run(described(tmp_path, must_exercise=["producer-id-unique"]))
     assert (analysis.verdict, analysis.exit_code) == (Outcome.OK, 0)
     assert outcomes(analysis)["producer-id-unique"] == "ok"
     assert outcomes(analysis)["one-append-per-sequence"] == "not applicable"
@@ -85,14 +61,12 @@ def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(
     assert not any("replay" in line for line in analysis.lines())
 
 
-def test_a_violated_run_names_its_evidence_events_and_the_replay_command(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_a_violated_run_names_its_evidence_events_and_the_replay_command(tmp_path: Path) -> None:
     """Exit code 1, the worst result first."""
     history = clean(tmp_path)
     history.emit("broker-2", returned(1))
     history.write(tmp_path)
-    analysis = analyze_run(described(tmp_path), spark=by_duckdb)
+    analysis = analyze_run(described(tmp_path))
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VIOLATED, 1)
     (unique,) = [result for result in analysis.verdicts if result.invariant == "producer-id-unique"]
     (violation,) = unique.violations
@@ -108,27 +82,21 @@ def test_a_violated_run_names_its_evidence_events_and_the_replay_command(
     )
 
 
-def test_a_required_invariant_with_nothing_to_examine_is_vacuous(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_a_required_invariant_with_nothing_to_examine_is_vacuous(tmp_path: Path) -> None:
     """Exit code 2: the scenario declares the invariant as one that it exercises."""
     clean(tmp_path).write(tmp_path)
-    analysis = analyze_run(
-        described(tmp_path, must_exercise=["one-append-per-sequence"]), spark=by_duckdb
-    )
+    analysis = analyze_run(described(tmp_path, must_exercise=["one-append-per-sequence"]))
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VACUOUS, 2)
 
 
-def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(tmp_path: Path) -> None:
     """An incomplete history cannot prove that an invariant held."""
     history = clean(tmp_path)
     history.lose("broker")
     history.emit("broker", returned(1))
     history.emit("broker", received(5000, 6000))
     history.write(tmp_path)
-    found = outcomes(analyze_run(tmp_path, spark=by_duckdb))
+    found = outcomes(analyze_run(tmp_path))
     assert (
         found["producer-id-unique"],
         found["producer-id-blocks-disjoint"],
@@ -140,42 +108,36 @@ def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(
     )
 
 
-def test_acknowledgements_without_a_final_log_are_unknown(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_acknowledgements_without_a_final_log_are_unknown(tmp_path: Path) -> None:
     """Exit code 2, with the reason."""
     history = clean(tmp_path)
     history.emit("client", acknowledged(0, "x"))
     history.write(tmp_path)
-    analysis = analyze_run(tmp_path, spark=by_duckdb)
+    analysis = analyze_run(tmp_path)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.UNKNOWN, 2)
     assert any("was not read" in line for line in analysis.lines())
 
 
-def test_one_invariant_can_be_selected(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_one_invariant_can_be_selected(tmp_path: Path) -> None:
     """A misspelt name is an error that lists the known ones."""
     clean(tmp_path).write(tmp_path)
-    assert list(outcomes(analyze_run(tmp_path, ("producer-id-unique",), spark=by_duckdb))) == [
-        "producer-id-unique"
-    ]
+    assert list(outcomes(analyze_run(tmp_path, ("producer-id-unique",)))) == ["producer-id-unique"]
     with pytest.raises(KeyError, match="producer-id-unique"):
-        analyze_run(tmp_path, ("producer-id-uniq",), spark=by_duckdb)
+        analyze_run(tmp_path, ("producer-id-uniq",))
     with pytest.raises(KeyError, match="no invariant is called flying"):
-        analyze_run(described(tmp_path, must_exercise=["flying"]), spark=by_duckdb)
+        analyze_run(described(tmp_path, must_exercise=["flying"]))
 
 
-def test_a_directory_that_is_no_run_is_reported(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_a_directory_that_is_no_run_is_reported(tmp_path: Path) -> None:
     """The CLI command exits with 3; here it is an error of one line."""
     with pytest.raises(NoEvents):
-        analyze_run(tmp_path, spark=by_duckdb)
+        analyze_run(tmp_path)
     (tmp_path / "run.json").write_text('{"seed": "seven"}', encoding="utf-8")
     with pytest.raises(ValueError, match=r"run\.json is no description"):
-        analyze_run(tmp_path, spark=by_duckdb)
+        analyze_run(tmp_path)
 
 
-def test_the_summary_has_at_most_forty_lines_and_escapes_names(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_the_summary_has_at_most_forty_lines_and_escapes_names(tmp_path: Path) -> None:
     """Clients choose topics and keys; their control characters must not reach a terminal."""
     history = History()
     for number in range(50):
@@ -185,7 +147,7 @@ def test_the_summary_has_at_most_forty_lines_and_escapes_names(
         history.emit("broker", returned(number))
         history.emit("controller", allocated(0, 10))
     history.write(tmp_path)
-    analysis = analyze_run(described(tmp_path, scenario="a\x1b[2Jb"), spark=by_duckdb)
+    analysis = analyze_run(described(tmp_path, scenario="a\x1b[2Jb"))
     assert len(analysis.lines()) == SUMMARY_LINES_MAX
     assert all(line.isprintable() for line in analysis.lines())
     (lost,) = [result for result in analysis.verdicts if result.violation_count == 50]
@@ -195,28 +157,26 @@ def test_the_summary_has_at_most_forty_lines_and_escapes_names(
 
 
 def test_the_result_is_cached_until_the_run_changes(
-    tmp_path: Path, by_duckdb: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the report of an analyzed run needs no Spark."""
     clean(tmp_path).write(tmp_path)
-    analysis = analyze_run(described(tmp_path), spark=by_duckdb)
-    monkeypatch.setattr(analyze, "analyze_run", lambda run: None)
+    analysis = analyze_run(described(tmp_path))
+    monkeypatch.setattr(analyze, "analyze_run", lambda run, **_: None)
     assert analysis_of(tmp_path) == analysis
     (tmp_path / "events" / "late.1.jsonl").write_bytes(b"")
     assert analysis_of(tmp_path) is None
     assert msgspec.json.decode((tmp_path / "analysis.json").read_bytes())["verdict"] == "ok"
 
 
-def test_a_kept_analysis_has_the_events_of_each_violation(
-    tmp_path: Path, by_duckdb: "SparkSession"
-) -> None:
+def test_a_kept_analysis_has_the_events_of_each_violation(tmp_path: Path) -> None:
     """Its fields keep their names, for the scripts that read them; read back, it is the same
     analysis.
     """
     history = clean(tmp_path)
     history.emit("broker-2", returned(1))
     history.write(tmp_path)
-    analysis = analyze_run(described(tmp_path), spark=by_duckdb)
+    analysis = analyze_run(described(tmp_path))
     content = (tmp_path / "analysis.json").read_bytes()
     assert document.decode(content) == analysis and analysis.evidence
     kept = json.loads(content)
@@ -240,19 +200,12 @@ def test_a_run_directory_without_a_description_is_accepted(tmp_path: Path) -> No
 
 @pytest.mark.spark
 def test_analyze_gives_the_same_result_with_spark_and_duckdb(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", tmp_path: Path
 ) -> None:
     """End to end, once, with the engine that users have."""
     history = clean(tmp_path)
     history.emit("broker-2", returned(1))
     history.write(tmp_path)
     found = analyze_run(described(tmp_path), spark=spark)
-    from tests.analysis.oracle_by_duckdb import rows_by_duckdb
-
-    monkeypatch.setattr(
-        analyze,
-        "find_rows",
-        lambda spark, parquet, event_count, invariants: rows_by_duckdb(parquet, invariants),
-    )
-    assert found == analyze_run(tmp_path, spark=spark)
+    assert found == analyze_run(tmp_path, engine=Engine.DUCKDB)
     assert found.verdict == "violated" and len(found.verdicts) == len(INVARIANTS.names())

@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.analysis.dataset import Dataset
 from kraftsim.cli.main import kraftsim
 from kraftsim.lab.campaign import spark as campaign_spark
 from kraftsim.lab.campaign.campaign_job import Terms
 from kraftsim.lab.campaign.spark import sweep_on_spark
-from kraftsim.lab.campaign.spark_child import events_of
 from kraftsim.lab.campaign.sweep import sweep
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
         f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"]
     )
     counts = [
-        pq.read_metadata(events_of(tmp_path, name, seed)).num_rows
+        Dataset(tmp_path / "events").manifest(f"{name}-{seed}").ingest.event_count
         for name in (NAME, CHEAP)
         for seed in SEEDS
     ]
@@ -79,7 +78,7 @@ def test_differing_results_of_the_two_forms_are_a_finding(
     """If the SQL found nothing, a comparing campaign must report it; the Spark worker itself is
     unchanged, since runs are in child processes.
     """
-    monkeypatch.setattr(campaign_spark, "find_rows_of_all", lambda *asked: {})
+    monkeypatch.setattr(campaign_spark, "find_rows", lambda *asked: [])
     result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
     assert result.has_violations and not any(each.is_agreed for each in result.judged)
     assert {(each.online, each.offline) for each in result.judged} >= {("ok", "vacuous")}

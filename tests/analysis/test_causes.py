@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-import pyarrow.parquet as pq
-
 from kraftsim.analysis.ingest import ingest_run
+from kraftsim.analysis.store import read_events
 from kraftsim.clients.events import ClientInitialized, RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import BatchAppended
@@ -69,8 +68,8 @@ def derived(
     for node, event in events:
         history.emit(node, event)
     history.write(tmp_path)
-    ingest_run(tmp_path)
-    table = pq.read_table(tmp_path / "events.parquet", columns=["cause_position", "lamport"])
+    parquet = ingest_run(tmp_path).parquet
+    table = read_events(parquet, columns=["cause_position", "lamport"])
     return table.column("cause_position").to_pylist(), table.column("lamport").to_pylist()
 
 

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from kraftsim.analysis.columns import event_schema, view_name
-from kraftsim.analysis.ingest import LineGap, NoEvents, ingest_run, ingested
+from kraftsim.analysis.dataset import Dataset, LineGap
+from kraftsim.analysis.ingest import NoEvents, ingest_run, ingested
+from kraftsim.analysis.store import read_events
 from kraftsim.events.catalogue import KINDS
 from kraftsim.producer_ids.events import ProducerIdReturned
 from kraftsim.server.events import NodeReady
@@ -21,7 +22,7 @@ def returned(producer_id: int, client_id: str | None = None) -> ProducerIdReturn
 
 
 def rows(run: Path, *columns: str) -> list[tuple[object, ...]]:
-    table = pq.read_table(run / "events.parquet", columns=list(columns))
+    table = read_events(Dataset(run / "events.parquet").directory(run.name), columns=columns)
     return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
 
 
@@ -145,9 +146,9 @@ def test_unknown_event_kinds_and_fields_are_kept(tmp_path: Path) -> None:
     assert result.unknown_kinds == {"BlockBorrowed": 2}
     assert rows(tmp_path, "kind", "producer_id", "extra") == [
         ("NodeReady", None, None),
-        ("BlockBorrowed", 5, '{"lender":{"broker":2}}'),
+        ("BlockBorrowed", None, '{"lender":{"broker":2},"producer_id":5}'),
         ("ProducerIdReturned", 6, '{"colour":"red"}'),
-        ("BlockBorrowed", 7, None),
+        ("BlockBorrowed", None, '{"producer_id":7}'),
     ]
 
 
@@ -173,13 +174,13 @@ def test_an_invalid_line_is_counted_and_the_rest_is_read(tmp_path: Path, bad_lin
 def test_a_field_of_an_unexpected_type_does_not_fail_the_file(tmp_path: Path) -> None:
     """A known name with an unexpected type is treated as an unknown field."""
     lines = [
-        a_line(0, "Odd", producer_id="five", offset=1 << 64, topic="t"),
-        a_line(1, "Odd", fresh=1),
+        a_line(0, "ProducerIdReturned", producer_id="five", producer_epoch=1 << 64, client_id="t"),
+        a_line(1, "ProducerIdReturned", producer_id=7, fresh=1),
     ]
     ingest_run(written(tmp_path, "".join(lines)))
-    assert rows(tmp_path, "topic", "producer_id", "extra") == [
-        ("t", None, '{"offset":18446744073709551616,"producer_id":"five"}'),
-        (None, None, '{"fresh":1}'),
+    assert rows(tmp_path, "client_id", "producer_id", "extra") == [
+        ("t", None, '{"producer_epoch":18446744073709551616,"producer_id":"five"}'),
+        (None, 7, '{"fresh":1}'),
     ]
 
 
@@ -187,14 +188,15 @@ def test_a_run_is_ingested_again_only_if_its_logs_changed(tmp_path: Path) -> Non
     """Parsing is the most expensive step of every command."""
     written(tmp_path, a_line(0))
     ingest_run(tmp_path)
-    first = (tmp_path / "events.parquet").stat().st_mtime_ns
+    (manifest,) = (tmp_path / "events.parquet" / "_runs").iterdir()
+    first = manifest.stat().st_mtime_ns
     assert ingested(tmp_path).event_count == 1
-    assert (tmp_path / "events.parquet").stat().st_mtime_ns == first
+    assert manifest.stat().st_mtime_ns == first
     written(tmp_path, a_line(0) + a_line(1))
     assert ingested(tmp_path).event_count == 2
     for path in (tmp_path / "events").iterdir():
         path.unlink()
-    assert ingested(tmp_path).event_count == 2, "a Parquet file without its logs is still a run"
+    assert ingested(tmp_path).event_count == 2, "a dataset without its logs is still a run"
 
 
 def test_a_directory_without_event_logs_is_reported(tmp_path: Path) -> None:

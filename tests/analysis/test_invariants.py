@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kraftsim.analysis import verdicts as sql
+from kraftsim.analysis.dataset import Dataset
+from kraftsim.analysis.engines import SparkQueries
 from kraftsim.analysis.ingest import ingest_run
-from kraftsim.analysis.verdicts import Row, find_rows_of_all
+from kraftsim.analysis.verdicts import Row, by_run, find_rows
+from kraftsim.analysis.views import Runs, one_run
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
@@ -80,25 +83,33 @@ def ingested(history: History, run: Path) -> Path:
     (run / "events").mkdir(exist_ok=True)
     if not history.events:
         (run / "events" / "nobody.1.jsonl").touch()
-    ingest_run(run)
-    return run / "events.parquet"
+    return Path(ingest_run(run).parquet)
+
+
+def directories(histories: Sequence[History], place: Path) -> dict[str, Path]:
+    """Write histories as the event logs of runs, and return their directories by run."""
+    found = {f"run-{number}": place / str(number) for number in range(len(histories))}
+    for history, run in zip(histories, found.values(), strict=True):
+        history.write(run)
+        if not history.events:
+            (run / "events" / "nobody.1.jsonl").touch()
+    return found
 
 
 def sql_results_of(histories: Sequence[History], runs: Path) -> dict[str, EveryVerdict]:
     """Return the SQL results of each history from one query over all: planning the queries takes
     longer than executing them.
     """
-    parquets = {
-        f"run-{number}": ingested(history, runs / str(number))
-        for number, history in enumerate(histories)
-    }
-    answers = rows_of_all_by_duckdb(parquets, INVARIANTS.all())
-    return {run: verdicts_of(parquet, answers[run]) for run, parquet in parquets.items()}
+    together = as_one(directories(histories, runs), runs / "all")
+    answers = rows_of_all_by_duckdb(together, INVARIANTS.all())
+    return {run: verdicts_of(together, run, rows) for run, rows in answers.items()}
 
 
-def verdicts_of(parquet: Path, rows: Sequence[Row]) -> EveryVerdict:
+def verdicts_of(runs: Runs, run: str, rows: Sequence[Row]) -> EveryVerdict:
     """Return the verdicts of SQL on a run in the shape of the online results."""
-    witnesses = fetch_witnesses(parquet, [place for row in rows for place in row.positions])
+    witnesses = fetch_witnesses(
+        Dataset(runs.root).directory(run), [place for row in rows for place in row.positions]
+    )
     verdicts = sql.verdicts_of(rows, INVARIANTS.all(), witnesses)
     return {name: in_one_order(verdict) for name, verdict in verdicts.items()}
 
@@ -360,12 +371,15 @@ def test_many_runs_in_one_query_are_checked_independently(tmp_path: Path) -> Non
     """Equal ids and positions in two runs are no violation: a campaign checks thousands of runs
     with one query.
     """
-    parquets, alone = {}, {}
-    for number, seed in enumerate((0, 0, 5)):
-        parquet = parquets[f"run-{number}"] = ingested(random_history(seed), tmp_path / str(number))
-        alone[f"run-{number}"] = verdicts_of(parquet, rows_by_duckdb(parquet, INVARIANTS.all()))
-    together = rows_of_all_by_duckdb(parquets, INVARIANTS.all())
-    assert {run: verdicts_of(parquets[run], rows) for run, rows in together.items()} == alone
+    histories = [random_history(seed) for seed in (0, 0, 5)]
+    alone = {}
+    for number, history in enumerate(histories):
+        run = one_run(ingested(history, tmp_path / f"run-{number}"))
+        rows = rows_by_duckdb(run.root / f"run=run-{number}", INVARIANTS.all())
+        alone[f"run-{number}"] = verdicts_of(run, f"run-{number}", rows)
+    runs = as_one(directories(histories, tmp_path), tmp_path / "all")
+    together = rows_of_all_by_duckdb(runs, INVARIANTS.all())
+    assert {run: verdicts_of(runs, run, rows) for run, rows in together.items()} == alone
     assert any(found.violation_count for verdicts in alone.values() for found in verdicts.values())
 
 
@@ -380,19 +394,14 @@ def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> 
         for case in CASES
         if case.name in ("hostile names", "the final log was not read")
     ]
-    parquets = {
-        f"run-{number}": ingested(history, tmp_path / str(number))
-        for number, history in enumerate(chosen)
-    }
-    found = find_rows_of_all(
-        spark, str(as_one(parquets, tmp_path / "all.parquet")), 1, INVARIANTS.all()
-    )
+    runs = as_one(directories(chosen, tmp_path), tmp_path / "all")
+    found = by_run(find_rows(SparkQueries(spark, runs), runs, INVARIANTS.all()))
     assert {run: Counter(rows) for run, rows in found.items()} == {
-        run: Counter(rows)
-        for run, rows in rows_of_all_by_duckdb(parquets, INVARIANTS.all()).items()
+        run: Counter(rows) for run, rows in rows_of_all_by_duckdb(runs, INVARIANTS.all()).items()
     }
-    for run, history in zip(parquets, chosen, strict=True):
-        for name, verdict in verdicts_of(parquets[run], found[run]).items():
+    for manifest, history in zip(runs.manifests, chosen, strict=True):
+        run = manifest.run
+        for name, verdict in verdicts_of(runs, run, found[run]).items():
             expected = online(history)[name]
             assert (verdict.outcome, verdict.examined, verdict.violation_count) == (
                 expected.outcome,

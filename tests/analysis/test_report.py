@@ -10,15 +10,16 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from kraftsim.analysis import analyze
 from kraftsim.analysis.analyze import analyze_run
+from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.lanes import scenery
 from kraftsim.analysis.report import script_json, write_report
+from kraftsim.analysis.store import read_events
 from kraftsim.clients.events import RecordAcknowledged, RecordSent
 from kraftsim.events.runs import FaultEnded, FaultInjected
 from kraftsim.invariants.invariant import INVARIANTS
@@ -27,12 +28,11 @@ from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopp
 from tests.analysis.event_factories import acknowledged, final_log, returned
 from tests.analysis.generated_run import generated_run
 from tests.analysis.history import History
-from tests.analysis.oracle_by_duckdb import rows_by_duckdb
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
-NO_SPARK = cast("SparkSession", object())
+
 """Never used: DuckDB runs the queries."""
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -46,21 +46,12 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        analyze,
-        "find_rows",
-        lambda spark, parquet, event_count, invariants: rows_by_duckdb(parquet, invariants),
-    )
-
-
 def judged(run: Path, history: History, **facts: object) -> Path:
     history.write(run)
     (run / "run.json").write_text(
         json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, **facts}), encoding="utf-8"
     )
-    analyze_run(run, spark=NO_SPARK)
+    analyze_run(run)
     return run
 
 
@@ -218,7 +209,7 @@ def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Pa
     }
     with (tmp_path / "events" / "a.1.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
-    analyze_run(tmp_path, spark=NO_SPARK)
+    analyze_run(tmp_path)
     page = page_of(tmp_path)
     assert [event for event in Unpacked(page).events() if event[1] != "NodeReady"] == [
         ("a.1.1", "Odd", {"topic": "t", "extra": '{"x":[1]}'}),
@@ -359,12 +350,7 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
         "harness", FaultInjected(fault="skew", target="", trigger=""), after_ns=10
     )  # at 140
     history.write(tmp_path)
-    import pyarrow.parquet as pq
-
-    from kraftsim.analysis.ingest import ingest_run
-
-    ingest_run(tmp_path)
-    found = scenery(pq.read_table(tmp_path / "events.parquet"))
+    found = scenery(read_events(ingest_run(tmp_path).parquet))
     assert [lane.name for lane in found.lanes] == ["harness", "broker-2", "broker-10"]
     incarnations = {
         (found.lanes[span.lane].name, span.incarnation): (span.begin_ns, span.end_ns, span.end)

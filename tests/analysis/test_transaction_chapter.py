@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-import duckdb
 import pytest
 
+from kraftsim.analysis.engines import DuckdbQueries, SparkQueries
 from kraftsim.analysis.ingest import ingested
 from kraftsim.analysis.transaction_chapter import (
     TransactionChapter,
-    chapter_of,
     find_chapter,
     has_transactions,
 )
@@ -23,10 +22,9 @@ from kraftsim.analysis.transaction_queries import (
     MARKERS,
     PARTITIONS,
     TURNED_AWAY,
-    chapter_query,
 )
 from kraftsim.analysis.transaction_tables import chapter_html
-from kraftsim.analysis.views import EVENTS_VIEW, view_queries
+from kraftsim.analysis.views import one_run
 from kraftsim.clients.events_transactions import MembershipLost, TransactionErred
 from kraftsim.events.event import Event
 from kraftsim.groups.events import (
@@ -281,11 +279,7 @@ def parquet(tmp_path: Path) -> Path:
 
 
 def by_duckdb(parquet: Path) -> TransactionChapter:
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE VIEW {EVENTS_VIEW} AS SELECT * FROM read_parquet('{parquet}')")
-        for name, query in view_queries():
-            connection.execute(f"CREATE VIEW {name} AS {query}")
-        return chapter_of(connection.execute(chapter_query()).fetchall())
+    return find_chapter(DuckdbQueries(one_run(parquet)))
 
 
 def rows_of(chapter: TransactionChapter) -> dict[str, list[tuple[str, str, Numbers]]]:
@@ -302,7 +296,7 @@ def test_every_figure_of_the_chapter_matches_the_history(parquet: Path) -> None:
 @pytest.mark.spark
 def test_spark_gives_the_same_chapter(spark: "SparkSession", parquet: Path) -> None:
     """The report uses Spark."""
-    assert rows_of(find_chapter(spark, str(parquet))) == {
+    assert rows_of(find_chapter(SparkQueries(spark, one_run(parquet)))) == {
         name: list(rows) for name, rows in EXPECTED.items()
     }
 
@@ -325,5 +319,5 @@ def test_a_run_without_transactions_has_no_transaction_chapter(tmp_path: Path) -
     found = History()
     found.emit("broker-1", NodeReady())
     found.write(tmp_path)
-    assert not has_transactions(Path(ingested(tmp_path).parquet))
+    assert not has_transactions(one_run(ingested(tmp_path).parquet))
     assert chapter_html(None) == ""

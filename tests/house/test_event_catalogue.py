@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim.analysis.columns import line_schema
+from kraftsim.analysis.columns import event_schema
 from kraftsim.events import catalogue
 from kraftsim.events.catalogue import KINDS
 
@@ -36,7 +36,7 @@ def test_an_event_field_name_has_one_type_in_all_events() -> None:
     """The event log of a run is one table: a column with text in one kind and numbers in another
     could not be read.
     """
-    assert set(line_schema().names) > {"kind", "topic", "producer_id"}
+    assert set(event_schema().names) > {"kind", "topic", "producer_id"}
     types: dict[str, set[str]] = {}
     for event in KINDS.values():
         for field in msgspec.structs.fields(event):

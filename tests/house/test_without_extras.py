@@ -33,8 +33,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ("arguments", "package", "extra"),
     [
         (("ingest", "RUN"), "numpy", "analysis"),
-        (("analyze", "RUN"), "numpy", "analysis"),
-        (("report", "RUN"), "numpy", "analysis"),
+        (("analyze", "RUN"), "pyarrow", "analysis"),
+        (("report", "RUN"), "pyarrow", "analysis"),
         (("trail", "RUN"), "pyarrow", "analysis"),
         (("sweep", SCENARIO, "--seeds", "1", "--spark", "local[1]"), "pyarrow", "analysis"),
         (

@@ -40,6 +40,10 @@ BENCHES = {
         "MB/s to and from remote storage, compared with the local log; start of a follower with "
         "100,000 producers"
     ),
+    "pipeline": (
+        "the data pipeline on a run of 1,000,000 events (--events N): ingest, invariants by "
+        "Spark and DuckDB, report, peak memory"
+    ),
     "compaction": "MiB/s of log compaction, and its longest pause of the event loop",
     "produce": "MB/s of 1 KiB records by librdkafka, compared with Apache Kafka",
     "traffic": (
@@ -120,7 +124,7 @@ def main() -> int:
         return 3
     worst = 0
     for name in chosen:
-        print(f"\n== {name}: {BENCHES[name]}", flush=True)
+        print(f"\n== {name}: {BENCHES[name]}", file=sys.stderr, flush=True)
         worst = max(
             worst,
             subprocess.run(

@@ -129,7 +129,7 @@ def controller_rate() -> None:
 
 def audit(found: Found, master: str) -> None:
     """Read the allocations with Spark, and query the owner of some ids."""
-    from kraftsim.analysis.session import spark_session
+    from kraftsim.analysis.session import SparkOptions, spark_session
 
     with tempfile.TemporaryDirectory() as scratch:
         trail = Path(scratch) / "trail.jsonl"
@@ -142,7 +142,7 @@ def audit(found: Found, master: str) -> None:
             found.audit[len(found.audit) // 2][0] + 7,
             found.audit[-1][1] - 1,
         ]
-        with spark_session(master) as spark:
+        with spark_session(SparkOptions(master=master)) as spark:
             began = perf_counter()
             spark.read.json(str(trail)).createOrReplaceTempView("trail")
             for producer_id in asked:

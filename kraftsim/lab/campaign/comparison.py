@@ -135,10 +135,10 @@ def rows_of(outcomes: Sequence[ComparisonOutcome]) -> list[ComparisonRow]:
 
 def rows_by_spark(outcomes: Path, master: str) -> list[ComparisonRow]:
     """Add up the outcomes of a file with Spark. Raises JavaMissing."""
-    from kraftsim.analysis.session import spark_session
+    from kraftsim.analysis.session import SparkOptions, spark_session
 
     sums = ", ".join(f"sum({name}) AS {name}" for name in SUMS)
-    with spark_session(master) as spark:
+    with spark_session(SparkOptions(master=master)) as spark:
         spark.read.json(str(outcomes)).createOrReplaceTempView("outcomes")
         found = spark.sql(
             "SELECT system, count(*) AS runs, sum(CAST(doubled > 0 AS INT)) AS with_doubles, "

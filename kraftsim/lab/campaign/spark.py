@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kraftsim.analysis.session import spark_session
-from kraftsim.analysis.verdicts import Row, find_rows_of_all, verdicts_of
+from kraftsim.analysis.compaction import compact
+from kraftsim.analysis.dataset import Dataset
+from kraftsim.analysis.engines import SparkQueries
+from kraftsim.analysis.session import SparkOptions, spark_session
+from kraftsim.analysis.verdicts import Row, by_run, find_rows, verdicts_of
+from kraftsim.analysis.views import all_runs
 from kraftsim.cluster.scenario import scenario
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Verdict
@@ -136,11 +140,7 @@ def sweep_on_spark(
         done = _run(session, pending_jobs, tasks)
         sweeps = summary(names_of(pending_jobs), done).sweeps
         events = sum(each.result.event_count for each in done)
-        rows = (
-            find_rows_of_all(session, str(root / EVENTS), events, INVARIANTS.all())
-            if events
-            else {}
-        )
+        rows = _rows_by_run(session, root / EVENTS) if events else {}
         checked, verdicts = _compare(done, rows, terms.bugs)
         return SparkSweepResult(
             master=master,
@@ -160,6 +160,13 @@ def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: in
     answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(run_jobs).collect()
     done = [msgspec.json.decode(answer, type=JobDone) for answer in answers]
     return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
+
+
+def _rows_by_run(session: "SparkSession", events: Path) -> Mapping[str, list[Row]]:
+    """Return what SQL finds in the events of all runs, by run."""
+    compact(Dataset(events))
+    runs = all_runs(events)
+    return by_run(find_rows(SparkQueries(session, runs), runs, INVARIANTS.all()))
 
 
 def _compare(
@@ -229,7 +236,7 @@ def _session(spark: "SparkSession | None", master: str) -> "Iterator[SparkSessio
     if spark is not None:
         yield spark
         return
-    with spark_session(master) as session:
+    with spark_session(SparkOptions(master=master)) as session:
         yield session
 
 

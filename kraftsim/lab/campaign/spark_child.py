@@ -14,18 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim.analysis.ingest import EVENTS_FILE, ingest_run
+from kraftsim.analysis.ingest import ingest_runs
 from kraftsim.lab.campaign.campaign_job import OK, CampaignJob, JobDone, broken
 from kraftsim.lab.explore.run import run_request
 
 EVENTS, FOUND = "events", "found"
-
-
-def events_of(out: Path, name: str, seed: int) -> Path:
-    """Return the directory of a run's events: Spark takes scenario and seed from the names of
-    directories.
-    """
-    return out / EVENTS / f"scenario={name}" / f"seed={seed}" / EVENTS_FILE
 
 
 def main() -> None:
@@ -49,10 +42,7 @@ def _run(job: CampaignJob) -> JobDone:
     with tempfile.TemporaryDirectory(prefix="kraftsim-seed-") as scratch:
         run = Path(scratch) / "run"
         result = run_request(job.request(), run)
-        ingest_run(run)
-        target = events_of(out, job.name, job.seed)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(run / EVENTS_FILE, target)
+        ingest_runs([run], out / EVENTS, names=[f"{job.name}-{job.seed}"])
         kept = out / FOUND / f"{job.name}-{job.seed}"
         if result.outcome != OK and not kept.exists():
             shutil.copytree(run, kept)
