@@ -14,7 +14,7 @@ Kafka generates from the same definitions).
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import IO, Final
 
 import construct
@@ -156,12 +156,12 @@ class PresentField(construct.Renamed):  # type: ignore[misc]  # construct has no
         assert self.declared.tag is not None, f"{self.name} is not a tagged field"
         return self.declared.tag
 
-    @property
+    @cached_property
     def type(self) -> "Primitive | ArrayLayout | StructureLayout":
         """What it holds, by Kafka's name of it: for tools that show or invent messages."""
         return kind_of(self.subcon)
 
-    @property
+    @cached_property
     def nullable(self) -> bool:
         length = getattr(self.subcon, "length", None)
         return isinstance(self.subcon, NullableStructure) or (

@@ -15,6 +15,8 @@ from protocol.codec.tree import layout_of
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from tests.wire.hostile_bytes import (
+    FRAME_SIZE_MAX,
+    SWEPT_SIZE_MAX,
     check_mutations,
     check_outcome,
     crowded,
@@ -26,10 +28,6 @@ from tests.wire.hostile_bytes import (
 from tools.drift.comparison import declared_messages
 
 EXAMPLES_PER_VERSION = 8
-FRAME_SIZE_MAX = 400
-"""The maximum size of a message that is truncated at every byte."""
-SWEPT_SIZE_MAX = 120
-"""The maximum size of a message that is changed at every byte."""
 HANDFUL = (0x00, 0x01, 0x7F, 0x80, 0xFF)
 FLOOD_BYTES = 8 * 1024
 BYTES_PER_BYTE_MAX = 100
