@@ -42,6 +42,8 @@ NO_FILE = -1
 none.
 """
 
+WATCHED = frozenset({*AUDITED, *AUDITED_FROM_NODES})
+
 _guards: list[tuple[object, str, object, object]] = []
 """Module, name, the real function, the guarded one; created once."""
 
@@ -87,9 +89,10 @@ def _guarded(
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
     """Refuse calls that bypassed the guards.
 
-    Python calls this until the process ends, so it must be fast without a simulation.
+    Python calls this until the process ends, also each time that code reads `frame.f_code`: most
+    events must be passed over without another call.
     """
-    if not is_running() or (event not in AUDITED and event not in AUDITED_FROM_NODES):
+    if event not in WATCHED or not is_running():
         return
     process = running_process()
     if process is None:
