@@ -19,7 +19,8 @@ def test_every_event_class_is_in_the_catalogue() -> None:
     written = {
         node.name: f"kraftsim.{file.parent.name}.{file.stem}"
         for file in sorted(PRODUCT.glob("*/*.py"))
-        for node in ast.parse(file.read_text()).body
+        if "Event" in (text := file.read_text())  # the others need not be parsed
+        for node in ast.parse(text).body
         if isinstance(node, ast.ClassDef)
         and any(isinstance(base, ast.Name) and base.id == "Event" for base in node.bases)
     }

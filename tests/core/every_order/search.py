@@ -52,12 +52,14 @@ def search(new_world: Callable[[], World], *, depth: int, cpu_seconds: float) ->
     Raises Broken with the shortest sequence.
     """
     began = time.process_time()
-    seen = {new_world().state()}
-    level: list[tuple[str, ...]] = [()]
+    first = new_world()
+    seen = {first.state()}
+    level: list[tuple[tuple[str, ...], list[str]]] = [((), first.moves())]
+    """Each state by the moves that lead to it, and its own: asked while its world exists."""
     moves = 0
     for reached in range(depth):
-        following: list[tuple[str, ...]] = []
-        for path in level:
+        following: list[tuple[tuple[str, ...], list[str]]] = []
+        for path, possible in level:
             if time.process_time() - began > cpu_seconds:
                 return Searched(
                     depth=reached,
@@ -66,13 +68,13 @@ def search(new_world: Callable[[], World], *, depth: int, cpu_seconds: float) ->
                     cpu_seconds=time.process_time() - began,
                     is_complete=False,
                 )
-            for move in after(new_world, path).moves():
+            for move in possible:
                 moves += 1
                 world = after(new_world, (*path, move))
                 state = world.state()
                 if state not in seen:
                     seen.add(state)
-                    following.append((*path, move))
+                    following.append(((*path, move), world.moves()))
         level = following
         if not level:
             return Searched(
