@@ -8,13 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.cli.compare import compare as verb
-from kraftsim.lab.campaign.comparison import (
-    compare,
-    rows_by_spark,
-    rows_of,
-    write_outcomes,
-    write_report,
-)
+from kraftsim.lab.campaign.comparison import compare, rows_of
 from kraftsim.lab.comparison.outcome import LogCount, count_logs, longest_silence_ms
 from kraftsim.lab.comparison.plan import ComparisonPlan, Mishap, MishapKind
 from kraftsim.lab.comparison.run import plan_of, run
@@ -125,10 +119,3 @@ def test_one_command_writes_the_report(tmp_path: Path) -> None:
     html = (tmp_path / "comparison.html").read_text()
     assert (tmp_path / "comparison.svg").read_text().count("<svg") == 5
     assert html.count("<svg") == 6 and "lease_pid, strict interpretation" in html
-
-
-@pytest.mark.spark
-def test_spark_computes_the_same_sums(tmp_path: Path) -> None:
-    result = compare([1, 2], ["lease-pid", "kafka-since-2.5"])
-    assert rows_by_spark(write_outcomes(result, tmp_path), "local[2]") == rows_of(result.outcomes)
-    assert write_report(rows_of(result.outcomes), {"x": 1.0}, "again", tmp_path)[0].exists()
