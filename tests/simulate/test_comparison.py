@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.cli.compare import compare as verb
-from kraftsim.lab.campaign.comparison import compare, rows_of
 from kraftsim.lab.comparison.outcome import LogCount, count_logs, longest_silence_ms
 from kraftsim.lab.comparison.plan import ComparisonPlan, Mishap, MishapKind
 from kraftsim.lab.comparison.run import plan_of, run

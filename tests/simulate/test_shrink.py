@@ -2,6 +2,7 @@
 described in words.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.result import RunResult
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.explore.shrink import NotFailing, shrink
+from kraftsim.lab.explore.shrink import NotFailing, Shrunken, shrink
 from kraftsim.lab.explore.simpler import fewer, rounded, simpler_faults
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame
@@ -63,15 +64,22 @@ def failing() -> tuple[RunRequest, RunResult]:
     return request, result
 
 
+@pytest.fixture(scope="module")
+def alone(failing: tuple[RunRequest, RunResult]) -> Shrunken:
+    """The failing run, shrunk by one process."""
+    request, _ = failing
+    return shrink(request)
+
+
 def test_shrunk_run_has_only_what_the_failure_needs(
-    failing: tuple[RunRequest, RunResult], tmp_path: Path
+    failing: tuple[RunRequest, RunResult], alone: Shrunken, tmp_path: Path
 ) -> None:
     """No kill of a broker, a minimal workload, one broker; and the violation is the same, with one
     process and with two, and in a replay of its file.
     """
     request, result = failing
     assert result.outcome == "violated", result.lines()
-    alone, together = shrink(request), shrink(request, jobs=2)
+    together = shrink(request, jobs=2)
     assert alone.candidate == together.candidate and alone.is_smallest
     assert [fault.params["power_loss"] for fault in alone.candidate.faults] == [True]
     assert alone.candidate.brokers < 3
@@ -106,17 +114,21 @@ def test_run_that_does_not_fail_cannot_be_shrunk(failing: tuple[RunRequest, RunR
 
 
 def test_verb_writes_a_smaller_run_and_its_explanation(
-    failing: tuple[RunRequest, RunResult], tmp_path: Path
+    failing: tuple[RunRequest, RunResult], alone: Shrunken, tmp_path: Path
 ) -> None:
-    """From the run's directory to a smaller one beside it."""
-    request, _ = failing
-    run_request(request, tmp_path / "run")
+    """From the run's directory to a smaller one beside it: a run that is as small as possible but
+    for a kill, so that little is left to try.
+    """
+    request = alone.candidate.request(failing[0])
+    kill, *others = crash("broker-1", 300), *request.faults
+    run_request(replace(request, faults=(kill, *others)), tmp_path / "run")
     done = CliRunner().invoke(
         kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False
     )
     assert done.return_value == 0, done.output
     small = tmp_path / "run-small"
     assert (small / "description.md").read_text() in done.output
+    assert read_replay(small).faults == alone.candidate.faults
     assert "restart of controller-101" in done.output and "with power loss" in done.output
     again = CliRunner().invoke(kraftsim, ["replay", str(small), "--check"], standalone_mode=False)
     assert again.return_value == 0, again.output
