@@ -10,6 +10,7 @@ with 2 every marker has a new one.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.rules_append import AppendDecision, EndMarker, end_marker_of
@@ -59,12 +60,23 @@ class Outcome:
     """(producer id, first offset, marker, aborted) of those that have records."""
 
 
+@lru_cache(maxsize=10_000)
+def _marker_in(content: bytes) -> EndMarker | None:
+    return end_marker_of(RecordBatch(content))
+
+
+def marker_in(batch: RecordBatch) -> EndMarker | None:
+    """Return the marker of a control batch, decoded once: every step reads every log again."""
+    end = batch.position + batch.size_bytes
+    return _marker_in(bytes(batch.buffer[batch.position : end]))
+
+
 def outcome_of(log: list[RecordBatch]) -> Outcome:
     """Fold a log, the plain way."""
     found = Outcome()
     for batch in log:
         if batch.is_control:
-            marker = end_marker_of(batch)
+            marker = marker_in(batch)
             assert marker is not None
             first = found.open.pop(batch.producer_id, None)
             if first is not None:
@@ -381,7 +393,7 @@ class TransactionsHarness(ReplicationHarness):
             while waiting and waiting[0].first_offset <= batch.last_offset:
                 skipping.add(waiting.pop(0).producer_id)
             if batch.is_control:
-                marker = end_marker_of(batch)
+                marker = marker_in(batch)
                 if marker is not None and not marker.is_commit:
                     skipping.discard(batch.producer_id)
                 continue
