@@ -120,8 +120,8 @@ def test_verb_writes_a_smaller_run_and_its_explanation(
     for a kill, so that little is left to try.
     """
     request = alone.candidate.request(failing[0])
-    kill, *others = crash("broker-1", 300), *request.faults
-    run_request(replace(request, faults=(kill, *others)), tmp_path / "run")
+    faults = (crash("broker-1", 300), *alone.candidate.faults)
+    run_request(replace(request, faults=faults), tmp_path / "run")
     done = CliRunner().invoke(
         kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False
     )
