@@ -17,8 +17,7 @@ from protocol.records.batches import (
     checksum_of,
     split_batches,
 )
-from protocol.records.compression import Compression
-from protocol.records.lazy_blocks import compress
+from protocol.records.compression import Compression, compress
 from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("produce", 4, "Topics with compression.type")

@@ -20,7 +20,7 @@ from protocol.records.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.records.lazy_blocks import decompress
+from protocol.records.compression import decompress
 from protocol.records.malformed_batches import TornBatch
 from protocol.records.message_sets import OldMessage, open_batch
 

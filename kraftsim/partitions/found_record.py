@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kraftsim.partitions.rules_conversion import takes_long
+from kraftsim.partitions.rules_scan_work import takes_long
 from kraftsim.world.interface import World
 from protocol.records.batches import RecordBatch
 

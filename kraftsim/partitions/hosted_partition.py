@@ -12,8 +12,12 @@ from kraftsim.metadata.topic_settings import TopicSettings
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.producer_snapshots import ProducerSnapshots
-from kraftsim.partitions.rules_append import AppendDecision, EndMarker
-from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.partitions.rules_append import (
+    AppendDecision,
+    EndMarker,
+    NothingToAppend,
+    UncheckedRecords,
+)
 from kraftsim.partitions.rules_follower import Accept, RestartAt, TruncateTo
 from kraftsim.partitions.rules_leader import LeaderState
 from kraftsim.partitions.rules_replica import NO_REMOTE_OFFSET, PartitionReplica
@@ -23,7 +27,6 @@ from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchPartition, PartitionData
 from protocol.records.batches import RecordBatch, split_batches
 from protocol.records.malformed_batches import MalformedBatch
-from protocol.storage.indexes import AbortedTransaction
 
 # --------------------------------------------------------------------------------------------------
 # A cache of unchanged fetch rows: followers fetch every partition again and again, and most of the
@@ -120,23 +123,24 @@ class HostedPartition:
         return self.topic, self.partition
 
     def append(
-        self,
-        batch: RecordBatch | UncheckedRecords,
-        acks: int,
-        now_ms: int,
-        guard: int | None = None,
-    ) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
+        self, batch: RecordBatch, acks: int, now_ms: int, guard: int | None = None
+    ) -> AppendDecision | Duplicate | Refusal:
         """Append the batch of a client, or return the error.
 
         `guard`: the verification guard that `begin_verification` returned.
 
         Raises OSError: then the log is lost and its directory must be failed.
         """
-        decision: AppendDecision | Duplicate | NothingToAppend | Refusal
-        if isinstance(batch, RecordBatch):
-            decision = self.replica.decide_append(batch, acks, now_ms, guard)
-        else:
-            decision = self.replica.decide_append_of_any_format(batch, acks, now_ms)
+        decision = self.replica.decide_append(batch, acks, now_ms, guard)
+        if isinstance(decision, AppendDecision):
+            self._write(decision, now_ms)
+        return decision
+
+    def append_of_any_format(
+        self, records: UncheckedRecords, acks: int, now_ms: int
+    ) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
+        """Append the records of a Produce request before version 3. Otherwise like `append`."""
+        decision = self.replica.decide_append_of_any_format(records, acks, now_ms)
         if isinstance(decision, AppendDecision):
             self._write(decision, now_ms)
         return decision
@@ -178,14 +182,16 @@ class HostedPartition:
 
     def _write(self, decision: AppendDecision, now_ms: int) -> None:
         self.log.append(
-            decision.chunks(),
+            decision.chunks,
             first_offset=decision.first_offset,
             last_offset=decision.last_offset,
             size_bytes=decision.batch.size_bytes,
             max_timestamp=decision.max_timestamp,
             leader_epoch=decision.leader_epoch,
         )
-        self._index(self.replica.apply_append(decision))
+        aborted = self.replica.apply_append(decision)
+        if aborted is not None:
+            self.log.add_aborted(aborted)
         self.replica.advance_alone(now_ms)
 
     def copy(self, records: bytes | memoryview, accepted: Accept) -> bool:
@@ -213,14 +219,12 @@ class HostedPartition:
                     max_timestamp=batch.max_timestamp,
                     leader_epoch=batch.partition_leader_epoch,
                 )
-                self._index(replica.append_replicated(batch))
+                aborted = replica.append_replicated(batch)
+                if aborted is not None:
+                    log.add_aborted(aborted)
         finally:
             has_moved = replica.on_replicated(accepted.high_watermark)
         return self.advance_log_start(accepted.log_start_offset, "the leader's") or has_moved
-
-    def _index(self, aborted: AbortedTransaction | None) -> None:
-        if aborted is not None:
-            self.log.add_aborted(aborted)
 
     def advance_log_start(self, log_start_offset: int, reason: str) -> bool:
         """Advance the log start offset, and return whether it has changed.

@@ -24,7 +24,7 @@ from kraftsim.partitions.rules_cleaning import (
     cleanable,
     retained_batches_of,
 )
-from kraftsim.partitions.rules_conversion import batch_work
+from kraftsim.partitions.rules_scan_work import batch_work
 from kraftsim.server.events import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World

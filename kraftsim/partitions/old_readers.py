@@ -8,7 +8,7 @@ Apache Kafka 3.5.2 and 3.9.1.
 """
 
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.rules_conversion import LOOKED_THROUGH_BYTES_MAX, takes_long
+from kraftsim.partitions.rules_scan_work import LOOKED_THROUGH_BYTES_MAX, takes_long
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import PartitionData
 from protocol.records.compression import Compression

@@ -15,20 +15,19 @@ from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.rules_append import (
     AppendRules,
-    ExaminedBatch,
-    client_batch,
-    refuse_records,
-)
-from kraftsim.partitions.rules_conversion import (
-    BELIEVED_BYTES_MAX,
-    LOOKED_THROUGH_BYTES_MAX,
     ConvertedRecords,
+    ExaminedBatch,
     LogPlace,
     UncheckedRecords,
+    checked_batch,
+    client_batch,
+    converted_records,
+)
+from kraftsim.partitions.rules_scan_work import (
+    BELIEVED_BYTES_MAX,
+    LOOKED_THROUGH_BYTES_MAX,
     believed_bytes,
-    converted,
     produced_work,
-    recompressed,
     takes_long,
 )
 from kraftsim.server.serving_broker import ImageBroker, RunningBroker
@@ -187,19 +186,10 @@ def _validated(row: _Row, version: int) -> ExaminedBatch | ConvertedRecords | No
     rules, place = row.rules, row.place
     if version < FIRST_VERSION_OF_FORMAT_2:
         unchecked = UncheckedRecords(row.records or b"")
-        return ConvertedRecords(unchecked, converted(unchecked, rules, place))
+        return ConvertedRecords(unchecked, converted_records(unchecked.data, rules, place))
     batch = client_batch(row.records, version)
-    if (
-        isinstance(batch, Refusal)
-        or batch.size_bytes > rules.max_message_bytes
-        or not batch.crc_is_valid()
-    ):
-        return None
-    refusal = refuse_records(batch, rules, place.now_ms, place.topic_partition)
-    return ExaminedBatch(
-        batch,
-        refusal,
-        recompressed(batch, rules, place)
-        if refusal is None and rules.recompresses(batch)
-        else None,
+    return (
+        None
+        if isinstance(batch, Refusal)
+        else ExaminedBatch(batch, checked_batch(batch, rules, place))
     )

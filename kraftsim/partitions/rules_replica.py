@@ -18,17 +18,15 @@ from kraftsim.partitions.rules_append import (
     AppendDecision,
     AppendRules,
     EndMarker,
-    end_marker_of,
-    refuse_acks,
-    refuse_batch,
-    refuse_size_in_log,
-)
-from kraftsim.partitions.rules_conversion import (
     LogPlace,
     NothingToAppend,
     UncheckedRecords,
-    converted,
-    recompressed,
+    decide_batch,
+    decide_records,
+    end_marker_of,
+    placed,
+    refuse_acks,
+    refuse_size_in_log,
 )
 from kraftsim.partitions.rules_follower import Following
 from kraftsim.partitions.rules_leader import (
@@ -468,17 +466,14 @@ class PartitionReplica:
 
         A Duplicate is acknowledged with its first offset and append time, and nothing is written. A
         Refusal has INVALID_REQUIRED_ACKS, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, a code of
-        `refuse_batch`, or one of producer state. Both emit events here.
+        `checked_batch`, or one of producer state. Both emit events here.
         """
-        refusal = self._refuse_replicas(acks) or refuse_batch(batch, self.rules, now_ms, self._name)
-        if refusal is not None:
-            return self._refused(batch, refusal)
-        if self.rules.compression is not None and self.rules.recompresses(batch):
-            rebuilt = recompressed(batch, self.rules, self._next_place(now_ms))
-            if isinstance(rebuilt, Refusal):
-                return self._refused(batch, rebuilt)
-            batch = rebuilt
-        return self._decide_place(batch, now_ms, guard)
+        decision = self._refuse_replicas(acks) or decide_batch(
+            batch, self.rules, self._next_place(now_ms)
+        )
+        if isinstance(decision, Refusal):
+            return self._refused(batch, decision)
+        return self._unless_duplicate(decision, guard)
 
     def decide_append_of_any_format(
         self, records: UncheckedRecords, acks: int, now_ms: int
@@ -488,46 +483,28 @@ class PartitionReplica:
 
         Also fails with UNKNOWN_SERVER_ERROR, for records that cannot be converted.
         """
-        outcome = self._refuse_replicas(acks) or converted(
+        decision = self._refuse_replicas(acks) or decide_records(
             records, self.rules, self._next_place(now_ms)
         )
-        match outcome:
-            case Refusal():
-                return self._refused(None, outcome)
-            case RecordBatch():
-                return self._decide_place(outcome, now_ms)
-            case _:
-                return outcome
+        if isinstance(decision, Refusal):
+            return self._refused(None, decision)
+        return (
+            self._unless_duplicate(decision) if isinstance(decision, AppendDecision) else decision
+        )
 
     def _next_place(self, now_ms: int) -> LogPlace:
-        return LogPlace(
-            base_offset=self.log_end_offset,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            topic_partition=self._name,
-        )
+        return LogPlace(self.log_end_offset, self.leader_epoch, now_ms, self._name)
 
-    def _decide_place(
-        self, batch: RecordBatch, now_ms: int, guard: int | None = None
+    def _unless_duplicate(
+        self, decision: AppendDecision, guard: int | None = None
     ) -> AppendDecision | Duplicate | Refusal:
-        verdict = self.producer_state.check(batch, guard)
+        verdict = self.producer_state.check(decision.batch, guard)
         if isinstance(verdict, Refusal):
-            return self._refused(batch, verdict)
+            return self._refused(decision.batch, verdict)
         if isinstance(verdict, Duplicate):
-            self._events.duplicate(batch, verdict)
+            self._events.duplicate(decision.batch, verdict)
             return verdict
-        return self._placed(batch, now_ms)
-
-    def _placed(
-        self, batch: RecordBatch, now_ms: int, marker: EndMarker | None = None
-    ) -> AppendDecision:
-        return AppendDecision(
-            batch,
-            self.log_end_offset,
-            self.leader_epoch,
-            now_ms if self.rules.keeps_append_time else None,
-            marker,
-        )
+        return decision
 
     def decide_coordinated(
         self, batch: RecordBatch, acks: int, now_ms: int, guard: int | None = None
@@ -543,7 +520,11 @@ class PartitionReplica:
             or refuse_size_in_log(batch, self.rules)
             or self.producer_state.check_coordinated(batch, guard)
         )
-        return self._placed(batch, now_ms) if refusal is None else self._refused(batch, refusal)
+        return (
+            placed(batch, self.rules, self._next_place(now_ms))
+            if refusal is None
+            else self._refused(batch, refusal)
+        )
 
     def decide_marker(self, marker: EndMarker, now_ms: int) -> AppendDecision | Refusal:
         """Validate a transaction marker; one without a transaction here is written like any other.
@@ -560,7 +541,7 @@ class PartitionReplica:
             marker.transaction_version,
         )
         if refusal is None:
-            return self._placed(marker.batch(now_ms), now_ms, marker)
+            return placed(marker.batch(now_ms), self.rules, self._next_place(now_ms), marker)
         self._events.refused_marker(marker, refusal)
         return refusal
 

@@ -14,8 +14,13 @@ from crc32c import crc32c
 
 from protocol.codec.fixed import fixed
 from protocol.errors import ErrorCode
-from protocol.records.compression import Bytes, Compression
-from protocol.records.lazy_blocks import compress, decompress
+from protocol.records.compression import (
+    Bytes,
+    Compression,
+    compress,
+    decompress,
+    decompress_in_pieces,
+)
 from protocol.records.malformed_batches import (
     MalformedBatch,
     MalformedRecord,
@@ -24,7 +29,14 @@ from protocol.records.malformed_batches import (
     UnsupportedMagic,
 )
 from protocol.records.record import NO_TIMESTAMP, Record
-from protocol.records.record_codec import FAR, build_records, read_far_records, read_records
+from protocol.records.record_codec import (
+    FAR,
+    build_records,
+    read_far_records,
+    read_records,
+    require_lengths,
+    require_lengths_in_pieces,
+)
 from protocol.schema import int8, int16, int32, int64, structure, uint32
 from protocol.schema import struct as nested
 
@@ -259,6 +271,48 @@ class RecordBatch:
             )
             == self.crc
         )
+
+    def require_valid(self) -> None:
+        """Check a producer's batch without decoding its records: the checksum, the header, and the
+        lengths of the records.
+
+        Raises MalformedBatch with the error code for the producer: CORRUPT_MESSAGE, INVALID_RECORD,
+        or UNKNOWN_SERVER_ERROR for records that cannot be decompressed.
+        """
+        if not self.crc_is_valid():
+            raise MalformedBatch(
+                "the checksum of the batch is wrong", self.position, ErrorCode.CORRUPT_MESSAGE
+            )
+        self.require_producer_header()
+        self.require_whole_records()
+
+    def require_whole_records(self) -> None:
+        """Raise MalformedRecord unless the lengths of the records add up, or UndecodableRecords."""
+        body = memoryview(self.buffer)[
+            self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes
+        ]
+        if self.attributes & COMPRESSION_MASK:
+            pieces = decompress_in_pieces(self.compression, body)
+            require_lengths_in_pieces(pieces, self.record_count)
+        else:
+            require_lengths(body, self.record_count)
+
+    def require_producer_header(self) -> None:
+        """Raise MalformedBatch for a header that a producer must not send.
+
+        Source: LogValidator.validateBatch.
+        """
+        if self.last_offset_delta < 0:
+            reason = f"the batch ends {-self.last_offset_delta} before it begins"
+        elif self.record_count != self.last_offset_delta + 1:
+            reason = f"{self.record_count} records for {self.last_offset_delta + 1} offsets"
+        elif self.is_control:
+            reason = "clients must not write control batches"
+        elif self.producer_id > NO_PRODUCER_ID and self.base_sequence < 0:
+            reason = f"producer {self.producer_id} sent no sequence number"
+        else:
+            return
+        raise MalformedBatch(reason, self.position)
 
     def records(self) -> Iterator[Record]:
         """Decompress and yield the records.

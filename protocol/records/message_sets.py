@@ -25,8 +25,7 @@ from protocol.records.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.records.compression import Bytes, Compression
-from protocol.records.lazy_blocks import compress, decompress
+from protocol.records.compression import Bytes, Compression, compress, decompress
 from protocol.records.malformed_batches import (
     MalformedBatch,
     MalformedRecord,

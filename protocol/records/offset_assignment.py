@@ -93,6 +93,17 @@ def assign_offsets(
     return assignment.rebuilt(records, target)
 
 
+def rebuild_batch(
+    batch: RecordBatch, *, base_offset: int, leader_epoch: int, now_ms: int, log_format: LogFormat
+) -> RecordBatch:
+    """Return a valid batch with all of its records rebuilt in the codec of the log, which is not
+    the producer's; otherwise like `assign_offsets`.
+    """
+    assert log_format.compression is not None, "a log with the producer's codec keeps the batch"
+    assignment = _Assignment([batch], base_offset, leader_epoch, now_ms, log_format)
+    return RecordBatch(assignment.rebuilt(assignment.validated(), log_format.compression).data)
+
+
 def _require_whole(batches: list[AnyBatch]) -> Compression:
     """Return the codec of the last compressed batch."""
     if not batches:
@@ -273,17 +284,7 @@ class _Assignment:
             )
         if not isinstance(batch, RecordBatch):
             return
-        if batch.last_offset_delta < 0 or batch.record_count != batch.last_offset_delta + 1:
-            raise MalformedBatch(
-                f"{batch.record_count} records for {batch.last_offset_delta + 1} offsets",
-                batch.position,
-            )
-        if batch.is_control:
-            raise MalformedBatch("producers do not write control batches", batch.position)
-        if batch.has_producer_id and batch.base_sequence < 0:
-            raise MalformedBatch(
-                f"producer {batch.producer_id} wrote no sequence number", batch.position
-            )
+        batch.require_producer_header()
         if self.log_format.magic < MAGIC and (batch.is_transactional or batch.has_producer_id):
             reason = f"format {self.log_format.magic} has no producer ids"
             raise UnconvertibleBatch(

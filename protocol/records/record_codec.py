@@ -1,4 +1,5 @@
-"""The records inside a batch: decoded lazily from their uncompressed bytes, and built one by one.
+"""The records inside a batch: decoded lazily from their uncompressed bytes, checked by their
+lengths alone, and built one by one.
 
 A broker rarely decodes them (the batch header has all that it needs), so only iteration is
 optimised: varints of one byte are read inline.
@@ -6,7 +7,8 @@ Source: KIP-98 (message format 2), DefaultRecord, ByteUtils.readVarint.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple
 
 from protocol.codec.choice import is_interpreted
 from protocol.records.malformed_batches import MalformedRecord
@@ -26,6 +28,10 @@ VARINT_BITS = 32
 VARLONG_BITS = 64
 OFFSET_DELTA_MAX = (1 << 31) - 1
 FAR = 1 << 61  # what is less far out stays inside 64 bits with any delta that is not far itself
+
+
+# --------------------------------------------------------------------------------------------------
+# Reading records
 
 
 def read_records(
@@ -134,6 +140,145 @@ def read_far_records(
             else append_timestamp
         )
         yield Record(base_offset + delta, timestamp, key, value, headers)
+
+
+# --------------------------------------------------------------------------------------------------
+# Record lengths: each record must end where the next one begins, and their number must match the
+# header
+#
+# A broker checks no more of the records that it appends: the checksum covers transmission errors,
+# this covers clients that build invalid batches. (Kafka decodes all records.)
+# Source: DefaultRecord.readFrom, LogValidator.
+
+VARINT_BYTES_MAX: Final = 10
+COMPARED_SIZE_MAX: Final = 8192
+"""Up to this size the length of a record has at most two bytes."""
+WALKED_TOGETHER: Final = 16
+"""After this many records of one size, check whether more follow with the same size."""
+FIRST_LOOK_AHEAD: Final = 16
+
+
+def require_lengths(data: bytes | memoryview, record_count: int) -> None:
+    """Raise MalformedRecord unless the lengths of so many records add up to the data."""
+    try:
+        end_position = _walk(data, record_count)
+    except (IndexError, MalformedRecord):
+        raise _ends_inside(record_count) from None
+    if end_position != len(data):
+        raise MalformedRecord(f"the records end at byte {end_position} of {len(data)}")
+
+
+def require_lengths_in_pieces(pieces: Iterator[bytes], record_count: int) -> None:
+    """Check the lengths piece by piece: nothing after the first error, or the last record, is
+    decompressed.
+
+    Raises MalformedRecord, or what the pieces raise.
+    """
+    first, second = next(pieces, b""), next(pieces, None)
+    if second is None:
+        require_lengths(first, record_count)
+        return
+    left, skipped_bytes, rest = record_count, 0, b""
+    for piece in chain((first, second), pieces):
+        if skipped_bytes >= len(piece):
+            skipped_bytes -= len(piece)
+            continue
+        data, position, skipped_bytes = rest + piece[skipped_bytes:], 0, 0
+        while left and len(data) - position >= VARINT_BYTES_MAX:
+            try:
+                size_bytes, position = read_varint(data, position)
+            except (IndexError, MalformedRecord):
+                size_bytes = 0
+            if size_bytes <= 0:
+                raise _ends_inside(record_count)
+            position += size_bytes
+            left -= 1
+        rest = data[position:]
+        skipped_bytes = max(position - len(data), 0)
+        if not left and rest:
+            raise MalformedRecord(
+                f"the records end before byte {position + len(rest)} of the bytes decompressed "
+                "so far"
+            )
+    try:
+        is_whole = not skipped_bytes and _walk(rest, left) == len(rest)
+    except (IndexError, MalformedRecord):
+        is_whole = False
+    if not is_whole:
+        raise _ends_inside(record_count)
+
+
+def _ends_inside(record_count: int) -> MalformedRecord:
+    return MalformedRecord(f"{record_count} records in the header, the bytes end inside one")
+
+
+def _walk(data: bytes | memoryview, record_count: int) -> int:
+    """Return the position after the last record.
+
+    Raises IndexError if the data is too short. Most lengths are varints of one or two bytes.
+    """
+    position = 0
+    left = record_count
+    while left > 0:
+        first_begin = begin = position
+        walked = min(left, WALKED_TOGETHER)
+        for _ in range(walked):
+            begin = position
+            first = data[position]
+            if first < 128:
+                position += 1
+            else:
+                second = data[position + 1]
+                if second < 128:
+                    first = first & 0x7F | second << 7
+                    position += 2
+                else:
+                    size_bytes, varint_bytes = read_varint(
+                        bytes(data[position : position + VARINT_BYTES_MAX]), 0
+                    )
+                    first = size_bytes << 1 if size_bytes >= 0 else 1
+                    position += varint_bytes
+            if first & 1 or not first:
+                raise MalformedRecord("a record with an invalid length")
+            position += first >> 1
+        left -= walked
+        size_bytes = position - begin
+        if size_bytes <= COMPARED_SIZE_MAX and position - first_begin == walked * size_bytes:
+            alike = _alike(data, begin, size_bytes, left)
+            position += alike * size_bytes
+            left -= alike
+    return position
+
+
+def _alike(data: bytes | memoryview, begin: int, size_bytes: int, count_max: int) -> int:
+    """Return how many records after the one at `begin` have the same length: their lengths are at
+    equal distances, so one slice has them all.
+
+    Many producers write records of one size; checking each costs more than the batch's checksum.
+    The look-ahead doubles while it succeeds.
+    """
+    first, second = bytes(data[begin : begin + 1]), bytes(data[begin + 1 : begin + 2])
+    alike, ahead = 0, FIRST_LOOK_AHEAD
+    while alike < count_max:
+        ahead = min(ahead, count_max - alike)
+        start = begin + (alike + 1) * size_bytes
+        end = start + ahead * size_bytes
+        firsts, seconds = (
+            bytes(data[start:end:size_bytes]),
+            bytes(data[start + 1 : end : size_bytes]),
+        )
+        found = min(
+            len(firsts) - len(firsts.lstrip(first)), len(seconds) - len(seconds.lstrip(second))
+        )
+        alike += found
+        if found < ahead:
+            break
+        ahead *= 2
+    return alike
+
+
+# --------------------------------------------------------------------------------------------------
+# Building records, and varints
 
 
 class BuiltRecords(NamedTuple):

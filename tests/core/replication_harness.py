@@ -175,7 +175,7 @@ class ReplicationHarness:
         )
         decision = replica.decide_append(batch, ALL_REPLICAS, self.now_ms)
         if isinstance(decision, AppendDecision):
-            written = RecordBatch(b"".join(decision.chunks()))
+            written = RecordBatch(b"".join(decision.chunks))
             broker.log.append(written)
             replica.apply_append(decision)
             replica.advance_alone(self.now_ms)

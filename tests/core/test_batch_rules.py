@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.rules_append import (
     AppendRules,
+    LogPlace,
+    checked_batch,
     client_batch,
     refuse_acks,
-    refuse_batch,
 )
 from protocol.errors import ErrorCode
 from protocol.records.batches import HEADER_SIZE_BYTES, MAGIC_POSITION, RecordBatch
@@ -20,6 +21,7 @@ from protocol.records.compression import Compression
 from tests.core.batches import doctored, make_batch
 
 NOW_MS = 1_000_000
+PLACE = LogPlace(base_offset=7, leader_epoch=1, now_ms=NOW_MS, topic_partition="t-0")
 GOOD = make_batch(0, 2)
 WHOLE = bytes(GOOD.view())
 BODY = WHOLE[HEADER_SIZE_BYTES:]
@@ -192,8 +194,8 @@ ROWS = {
 def test_batch_validation(row: str) -> None:
     """The first violated rule decides the error code."""
     batch, rules, error = ROWS[row]
-    refusal = refuse_batch(batch, rules, NOW_MS)
-    assert refusal == (None if error is None else Refusal(error)), refusal
+    outcome = checked_batch(batch, rules, PLACE)
+    assert outcome == (batch if error is None else Refusal(error)), outcome
 
 
 @pytest.mark.parametrize(
@@ -211,9 +213,6 @@ def test_random_bytes_are_rejected_without_an_exception(garbage: bytes, kept: in
     """
     taken = client_batch(WHOLE[:kept] + garbage, 9)
     if isinstance(taken, RecordBatch):
-        refuse_batch(taken, AppendRules(is_compacted=True), NOW_MS)
-    assert (
-        refuse_batch(doctored(GOOD, records=garbage), AppendRules(is_compacted=True), NOW_MS)
-        is not None
-        or garbage == BODY
-    )
+        checked_batch(taken, AppendRules(is_compacted=True), PLACE)
+    outcome = checked_batch(doctored(GOOD, records=garbage), AppendRules(is_compacted=True), PLACE)
+    assert isinstance(outcome, Refusal) or garbage == BODY

@@ -128,7 +128,7 @@ class BoundaryHarness(ReplicationHarness):
         replica = self._replica(leader)
         decision = replica.decide_append(batch, ALL_REPLICAS, self.now_ms)
         if isinstance(decision, AppendDecision):
-            leader.log.append(RecordBatch(b"".join(decision.chunks())))
+            leader.log.append(RecordBatch(b"".join(decision.chunks)))
             replica.apply_append(decision)
         return decision
 

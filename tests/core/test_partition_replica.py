@@ -91,7 +91,7 @@ def test_append_assigns_offsets_and_the_leader_epoch(emitted: list[Event]) -> No
     partition = replica(emitted, log_end_offset=40)
     batch = make_batch(0, 4)
     decision = append(partition, batch)
-    written = RecordBatch(b"".join(decision.chunks()))
+    written = RecordBatch(b"".join(decision.chunks))
     assert (written.base_offset, written.last_offset, written.partition_leader_epoch) == (40, 44, 3)
     assert written.crc_is_valid() and written.crc == batch.crc
     assert (partition.log_end_offset, partition.high_watermark) == (45, 45)
@@ -191,7 +191,7 @@ def test_log_append_time_stamps_batches(emitted: list[Event]) -> None:
     """With a new checksum, which covers the timestamp."""
     partition = replica(emitted, rules=AppendRules(keeps_append_time=True))
     decision = append(partition, make_batch(0, timestamp=1))
-    written = RecordBatch(b"".join(decision.chunks()))
+    written = RecordBatch(b"".join(decision.chunks))
     assert written.crc_is_valid() and written.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (written.max_timestamp, decision.max_timestamp) == (NOW_MS, NOW_MS)
     noticed = next(event for event in emitted if isinstance(event, BatchAppended))

@@ -8,8 +8,12 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import BatchAppended, ProduceRefused
-from kraftsim.partitions.rules_append import AppendDecision, AppendRules
-from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.partitions.rules_append import (
+    AppendDecision,
+    AppendRules,
+    NothingToAppend,
+    UncheckedRecords,
+)
 from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, TimestampType, build_batch
@@ -57,7 +61,7 @@ def test_message_sets_are_converted_to_one_batch_at_the_log_end(
     )
     assert isinstance(decision, AppendDecision)
     partition.apply_append(decision)
-    written = RecordBatch(b"".join(decision.chunks()))
+    written = RecordBatch(b"".join(decision.chunks))
     assert written.crc_is_valid() and written.size_bytes == decision.batch.size_bytes
     assert (
         written.base_offset,
@@ -149,7 +153,7 @@ def test_batch_is_recompressed_to_the_topics_codec_and_deduplicated(emitted: lis
     decision = partition.decide_append(batch, -1, NOW_MS)
     assert isinstance(decision, AppendDecision)
     partition.apply_append(decision)
-    written = RecordBatch(b"".join(decision.chunks()))
+    written = RecordBatch(b"".join(decision.chunks))
     assert (
         written.compression,
         written.crc_is_valid(),

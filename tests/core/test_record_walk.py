@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from kraftsim.partitions.rules_append import why_records_do_not_add_up
 from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
 from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.record import Record
@@ -34,7 +33,7 @@ def batch_of(kind: str, count: int) -> bytes:
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 11, 64, 65, 300])
 def test_records_of_any_sizes_are_accepted(kind: str, count: int) -> None:
     """Records of equal size are skipped together; others one by one."""
-    assert why_records_do_not_add_up(RecordBatch(batch_of(kind, count))) is None
+    RecordBatch(batch_of(kind, count)).require_whole_records()
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -53,7 +52,10 @@ def test_changed_length_is_detected_wherever_the_reader_would_fail(kind: str) ->
             list(batch.records())
         except MalformedRecord:
             continue
-        assert why_records_do_not_add_up(batch) is None, f"byte {at} of a batch that can be read"
+        try:
+            batch.require_whole_records()
+        except MalformedRecord:
+            pytest.fail(f"byte {at} of a batch that can be read")
 
 
 @pytest.mark.parametrize("missing", [1, 2, 1024, 2000])
@@ -62,7 +64,8 @@ def test_truncated_batch_is_rejected(missing: int) -> None:
     whole = batch_of("all of a kilobyte", 50)
     cut = bytearray(whole[:-missing])
     cut[8:12] = (len(cut) - 12).to_bytes(4, "big")
-    assert why_records_do_not_add_up(RecordBatch(bytes(cut))) is not None
+    with pytest.raises(MalformedRecord):
+        RecordBatch(bytes(cut)).require_whole_records()
 
 
 @pytest.mark.parametrize("change", [-1, 1])
@@ -70,4 +73,5 @@ def test_wrong_record_count_is_rejected(change: int) -> None:
     """One record more or fewer than in the header."""
     whole = bytearray(batch_of("all of a kilobyte", 50))
     whole[57:61] = (50 + change).to_bytes(4, "big")
-    assert why_records_do_not_add_up(RecordBatch(bytes(whole))) is not None
+    with pytest.raises(MalformedRecord):
+        RecordBatch(bytes(whole)).require_whole_records()

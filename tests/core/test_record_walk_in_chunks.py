@@ -2,17 +2,17 @@
 together.
 """
 
+import contextlib
 import zlib
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
-from kraftsim.partitions.rules_append import why_records_do_not_add_up
-from protocol.records import compressed_blocks
+from protocol.records import compression
 from protocol.records.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
-from protocol.records.compression import Compression
-from protocol.records.lazy_blocks import estimated_plain_bytes
+from protocol.records.compression import Compression, estimated_plain_bytes
+from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.record import Record
 
 GZIP_ATTRIBUTE = 22
@@ -37,7 +37,7 @@ def test_result_does_not_depend_on_the_chunks(
     monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     """Complete, truncated, and with too many or too few records."""
-    monkeypatch.setattr(compressed_blocks, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(compression, "PIECE_BYTES", piece_bytes)
     rng = Random(piece_bytes)
     for _ in range(60):
         count = rng.randrange(1, 9)
@@ -48,18 +48,14 @@ def test_result_does_not_depend_on_the_chunks(
         announced = max(count + rng.choice((0, 0, 1, -1)), 1)
         sent = plain[: len(plain) - rng.choice((0, 0, 1, 5))] + bytes(rng.choice((0, 0, 1, 40)))
         is_whole = announced == count and sent == plain
-        assert (why_records_do_not_add_up(gzipped(sent, announced)) is None) == is_whole, (
-            count,
-            announced,
-            len(plain),
-            len(sent),
-        )
+        with contextlib.nullcontext() if is_whole else pytest.raises(MalformedRecord):
+            gzipped(sent, announced).require_whole_records()
 
 
 def test_bytes_after_an_error_are_never_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 MiB of zeros are not a record: the first chunk shows it."""
     unpacked = 0
-    pieces = compressed_blocks._gzip_pieces
+    pieces = compression._gzip_pieces
 
     def counted(data: bytes) -> Iterator[bytes]:
         nonlocal unpacked
@@ -67,9 +63,10 @@ def test_bytes_after_an_error_are_never_decompressed(monkeypatch: pytest.MonkeyP
             unpacked += len(piece)
             yield piece
 
-    monkeypatch.setattr(compressed_blocks, "_gzip_pieces", counted)
-    assert why_records_do_not_add_up(gzipped(bytes(64 * MEBIBYTE))) is not None
-    assert unpacked <= 2 * compressed_blocks.PIECE_BYTES
+    monkeypatch.setattr(compression, "_gzip_pieces", counted)
+    with pytest.raises(MalformedRecord):
+        gzipped(bytes(64 * MEBIBYTE)).require_whole_records()
+    assert unpacked <= 2 * compression.PIECE_BYTES
 
 
 @pytest.mark.parametrize("codec", [each for each in Compression if each is not Compression.NONE])
@@ -79,7 +76,7 @@ def test_block_decompresses_to_no_more_than_estimated(codec: Compression) -> Non
     """
     for size_bytes in (1, 1000, 100_000, 4 * MEBIBYTE):
         for plain in (bytes(size_bytes), Random(1).randbytes(size_bytes)):
-            block = compressed_blocks.pack(codec, plain, 2)
+            block = compression.compress(codec, plain, 2)
             estimate = estimated_plain_bytes(codec, memoryview(block))
             assert estimate >= size_bytes
             assert estimate <= max(1100 * len(block), 5 * MEBIBYTE)

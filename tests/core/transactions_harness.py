@@ -217,7 +217,7 @@ class TransactionsHarness(ReplicationHarness):
 
     def _write(self, broker: Broker, decision: AppendDecision) -> None:
         replica = self._replica(broker)
-        broker.log.append(RecordBatch(b"".join(decision.chunks())))
+        broker.log.append(RecordBatch(b"".join(decision.chunks)))
         self._index(broker, replica.apply_append(decision))
         replica.advance_alone(self.now_ms)
         self._answer_clients()

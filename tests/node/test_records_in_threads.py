@@ -12,11 +12,10 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-import protocol.records.compressed_blocks as blocks
 from kraftsim.partitions.log_cleaner import CleaningPace
 from kraftsim.partitions.log_gate import LogGate
 from kraftsim.partitions.record_validation import WALKED_BYTES_MAX
-from kraftsim.partitions.rules_conversion import (
+from kraftsim.partitions.rules_scan_work import (
     BELIEVED_BYTES_MAX,
     LOOKED_THROUGH_BYTES_MAX,
     batch_work,
@@ -41,8 +40,14 @@ from protocol.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from protocol.records import batches, message_sets
 from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
-from protocol.records.compression import Compression
+from protocol.records.compression import (
+    GZIP_RATIO_MAX,
+    Compression,
+    decompress,
+    decompress_in_pieces,
+)
 from protocol.records.message_sets import build_message_set, open_batch, split_any_batches
 from protocol.records.record import Record
 from tests.core.batches import doctored
@@ -89,16 +94,16 @@ class Watch:
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """Observe each way to decompress a block, and `aside`."""
     found = Watch()
-    unpack, in_pieces, aside = blocks.unpack, blocks.unpack_in_pieces, SimulatedWorld.aside
+    aside = SimulatedWorld.aside
 
     def watched(*args: Any) -> bytes:
-        plain = unpack(*args)
+        plain = decompress(*args)
         found.saw(len(plain))
         return plain
 
     def watched_pieces(*args: Any) -> Iterator[bytes]:
         size_bytes = 0
-        for piece in in_pieces(*args):
+        for piece in decompress_in_pieces(*args):
             size_bytes += len(piece)
             found.saw(size_bytes)
             yield piece
@@ -115,8 +120,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
         await asyncio.sleep(found.seconds)
         return await aside(world, marked)
 
-    monkeypatch.setattr(blocks, "unpack", watched)
-    monkeypatch.setattr(blocks, "unpack_in_pieces", watched_pieces)
+    monkeypatch.setattr(batches, "decompress", watched)
+    monkeypatch.setattr(message_sets, "decompress", watched)
+    monkeypatch.setattr(batches, "decompress_in_pieces", watched_pieces)
     monkeypatch.setattr(SimulatedWorld, "aside", watched_aside)
     return found
 
@@ -452,7 +458,7 @@ def test_search_trusts_a_limited_number_of_small_blocks_per_turn(watch: Watch) -
         cluster.run(fill)
         watch.in_turn_bytes = 0
         assert cluster.run(searching([NOW + 5000])) == [(0, -1, -1)]
-    assert PLAIN_BYTES < watch.in_turn_bytes <= BELIEVED_BYTES_MAX * blocks.GZIP_RATIO_MAX
+    assert PLAIN_BYTES < watch.in_turn_bytes <= BELIEVED_BYTES_MAX * GZIP_RATIO_MAX
 
 
 def test_cleaner_yields_between_small_blocks() -> None:

@@ -5,9 +5,8 @@ implementations.
 from typing import TypedDict, Unpack
 
 from protocol.records.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
-from protocol.records.compression import Compression
+from protocol.records.compression import Compression, compress
 from protocol.records.control_records import build_transaction_marker
-from protocol.records.lazy_blocks import compress
 from protocol.records.message_sets import build_message, build_message_set
 from protocol.records.record import Record
 

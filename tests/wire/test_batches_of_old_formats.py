@@ -13,10 +13,15 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, TimestampType, split_batches
-from protocol.records.compression import Compression
+from protocol.records.compression import (
+    LZ4_HEADER,
+    WRONG_LZ4_HEADER,
+    Compression,
+    compress,
+    decompress,
+    xxh32_of_few,
+)
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
-from protocol.records.lazy_blocks import compress, decompress
-from protocol.records.lz4_frames import HEADER, WRONG_HEADER, xxh32_of_few
 from protocol.records.malformed_batches import (
     MalformedBatch,
     MalformedRecord,
@@ -179,10 +184,10 @@ def test_lz4_of_format_0_has_the_wrong_checksum_of_early_clients() -> None:
 
     The byte is Apache Kafka's own; readers of format 0 accept any.
     """
-    assert (HEADER[-1], WRONG_HEADER[-1]) == (0x82, 0x1A)
+    assert (LZ4_HEADER[-1], WRONG_LZ4_HEADER[-1]) == (0x82, 0x1A)
     data = b"value " * 30_000
     old = compress(Compression.LZ4, data, 0)
-    assert old[:7] == WRONG_HEADER and old[7:] == compress(Compression.LZ4, data)[7:]
+    assert old[:7] == WRONG_LZ4_HEADER and old[7:] == compress(Compression.LZ4, data)[7:]
     assert (
         decompress(Compression.LZ4, old, 0)
         == decompress(Compression.LZ4, compress(Compression.LZ4, data), 0)

@@ -8,11 +8,14 @@ import zlib
 import cramjam
 import pytest
 
-from protocol.records.compressed_blocks import XERIAL_HEADER
-from protocol.records.compression import Compression
-from protocol.records.lazy_blocks import compress, decompress
-from protocol.records.lz4_frames import HEADER as LZ4_FRAME_HEADER
-from protocol.records.lz4_frames import with_right_checksum
+from protocol.records.compression import (
+    LZ4_HEADER,
+    XERIAL_HEADER,
+    Compression,
+    compress,
+    decompress,
+    with_right_lz4_checksum,
+)
 from protocol.records.malformed_batches import UndecodableRecords
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -34,7 +37,7 @@ def test_lz4_is_written_in_independent_blocks(data: bytes) -> None:
     writes itself.
     """
     frame = compress(Compression.LZ4, data)
-    assert frame.startswith(LZ4_FRAME_HEADER) and frame.endswith(bytes(4))
+    assert frame.startswith(LZ4_HEADER) and frame.endswith(bytes(4))
     assert bytes(cramjam.lz4.decompress(frame)) == data, (
         "another reader of lz4 frames agrees, header checksum included"
     )
@@ -67,10 +70,8 @@ def test_lz4_frames_with_every_option_are_read(options: dict[str, bool]) -> None
         == decompress(Compression.LZ4, frame + b"behind")
         == NOISE + b"value " * 20_000
     )
-    assert (
-        decompress(Compression.LZ4, with_right_checksum(memoryview(frame[:6] + b"?" + frame[7:])))
-        == NOISE + b"value " * 20_000
-    )
+    wrong = memoryview(frame[:6] + b"?" + frame[7:])
+    assert decompress(Compression.LZ4, with_right_lz4_checksum(wrong)) == NOISE + b"value " * 20_000
 
 
 def test_zstd_frames_without_content_size_or_in_sequence_are_read() -> None:
@@ -182,7 +183,7 @@ def test_undecodable_data_raises_one_error_class(codec: Compression) -> None:
         b"garbage garbage garbage",
         b"\xff" * 64,
         XERIAL_HEADER + b"\xff" * 8,
-        LZ4_FRAME_HEADER + b"\xff" * 8,
+        LZ4_HEADER + b"\xff" * 8,
     ):
         with pytest.raises(UndecodableRecords):
             decompress(codec, garbage)
@@ -197,7 +198,7 @@ def test_a_small_block_cannot_exhaust_memory(
     """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test
     fast.
     """
-    monkeypatch.setattr("protocol.records.compressed_blocks.PLAIN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("protocol.records.compression.PLAIN_BYTES_MAX", 1 << 20)
     at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
     assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit
     with pytest.raises(UndecodableRecords):

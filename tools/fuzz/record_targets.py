@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from crc32c import crc32c
 
 from protocol.malformed import MalformedMessage
-from protocol.records import compressed_blocks
+from protocol.records import compression
 from protocol.records.batches import (
     COVERED_POSITION,
     MAGIC_POSITION,
@@ -19,7 +19,7 @@ from protocol.records.batches import (
     TimestampType,
     build_batch,
 )
-from protocol.records.compression import Compression
+from protocol.records.compression import Compression, compress, decompress
 from protocol.records.control_records import (
     ControlType,
     SnapshotHeaderRecord,
@@ -29,7 +29,6 @@ from protocol.records.control_records import (
     parse_control_record,
 )
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
-from protocol.records.lazy_blocks import compress, decompress
 from protocol.records.malformed_batches import MalformedBatch
 from protocol.records.message_sets import AnyBatch, OldMessage, split_any_batches
 from protocol.records.offset_assignment import LogFormat, assign_offsets
@@ -47,7 +46,7 @@ def check_batches(data: bytes) -> None:
     """Read batches of any format, and process them like a broker; the first byte chooses formats
     and codecs.
     """
-    compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
+    compression.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     choice, data = data[0] if data else 0, with_right_checksums(data[1:])
     refused: MalformedMessage | None = None
     splitter = split_any_batches(data)
@@ -100,7 +99,7 @@ def check_codec(data: bytes) -> None:
 
     The result is compressed and decompressed again.
     """
-    compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
+    compression.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     if not data:
         return
     codec, magic = Compression(data[0] % len(Compression)), data[0] // len(Compression) % 3

@@ -15,7 +15,6 @@ from kraftsim.lab.bugs.bug import Bug
 from kraftsim.partitions.rules_append import AppendDecision
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import Duplicate
-from protocol.records.batches import RecordBatch
 
 
 class UpdatesStateAtOnce(PartitionReplica):
@@ -23,13 +22,13 @@ class UpdatesStateAtOnce(PartitionReplica):
 
     __slots__ = ()
 
-    def _decide_place(
-        self, batch: RecordBatch, now_ms: int, guard: int | None = None
+    def _unless_duplicate(
+        self, decision: AppendDecision, guard: int | None = None
     ) -> AppendDecision | Duplicate | Refusal:
-        decision = super()._decide_place(batch, now_ms, guard)
-        if isinstance(decision, AppendDecision):
-            super()._remember(decision)
-        return decision
+        outcome = super()._unless_duplicate(decision, guard)
+        if isinstance(outcome, AppendDecision):
+            super()._remember(outcome)
+        return outcome
 
     def _remember(self, decision: AppendDecision) -> None:
         """Right: only now."""

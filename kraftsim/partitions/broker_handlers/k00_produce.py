@@ -23,8 +23,13 @@ from kraftsim.partitions.record_validation import (
     validate_records,
     validated_by,
 )
-from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision, client_batch
-from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.partitions.rules_append import (
+    ALL_REPLICAS,
+    AppendDecision,
+    NothingToAppend,
+    UncheckedRecords,
+    client_batch,
+)
 from kraftsim.producer_state.rules_entries import Duplicate
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_PRODUCE
@@ -202,7 +207,11 @@ class ProduceWork:
                 return self._refused(topic, data.index, refusal)
             guard = self.verified.guards.get((topic, data.index))
         try:
-            outcome = partition.append(batch, self.acks, self.now_ms, guard)
+            outcome = (
+                partition.append(batch, self.acks, self.now_ms, guard)
+                if isinstance(batch, RecordBatch)
+                else partition.append_of_any_format(batch, self.acks, self.now_ms)
+            )
         except OSError as failure:
             self.broker.partitions.disk_failed(partition.log.directory, "write", failure)
             return self._refused(

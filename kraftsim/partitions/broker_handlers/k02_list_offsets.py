@@ -17,7 +17,6 @@ from kraftsim.partitions.found_record import (
 )
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.partitions import HostingBroker
-from kraftsim.partitions.rules_conversion import LOOKED_THROUGH_BYTES_MAX, batch_work
 from kraftsim.partitions.rules_follower import (
     NOTHING_FOUND,
     OffsetAnswer,
@@ -26,6 +25,7 @@ from kraftsim.partitions.rules_follower import (
 )
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
 from kraftsim.partitions.rules_reading import decide_list_offset
+from kraftsim.partitions.rules_scan_work import LOOKED_THROUGH_BYTES_MAX, batch_work
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
