@@ -21,8 +21,9 @@ The path of a Produce with acks=all:
     rules_append                  `client_batch` returns the one batch of the row, or why there is
                                   none
     hosted_partition              `append`: asks the rules, writes, then applies
-    rules_replica                 `decide_append`: leader and ISR, `refuse_batch`, then duplicate,
-                                  gap, or next sequence
+    rules_replica                 `decide_append`: leader and ISR, then
+    rules_append                  `decide_batch`: checks the batch, converts it to the topic's codec
+                                  and assigns its offsets; then duplicate, gap, or next sequence
     log                           writes the received bytes, with base offset and leader epoch set
     rules_replica                 `apply_append` changes producer state, `advance_alone` the high
                                   watermark where no follower is awaited
@@ -45,9 +46,9 @@ compares the request with what it would send now. An ISR change is pending until
 answers, and both outcomes must be safe meanwhile: joining replicas count at once, leaving ones
 still count. A Fetch that waits must see aborts that happen while it waits, so the aborted list is
 built at each read (KAFKA-5376). Scanning a compressed batch can take longer than other clients
-should wait, so its cost is estimated before (`rules_conversion`).
+should wait, so its cost is estimated before (`rules_scan_work`).
 
-Releases. Message sets of Produce 0 to 2 and Fetch 0 to 3 are converted (`rules_conversion`,
+Releases. Message sets of Produce 0 to 2 and Fetch 0 to 3 are converted (`rules_append`,
 `old_readers`). Since Fetch 12 a follower is compared by the epoch of its last record; before, it
 sends OffsetForLeaderEpoch first (`fetcher`). 3.7 bounds min.insync.replicas by the replication
 factor and holds the high watermark back below it; 2.8 keeps a producer snapshot of every segment.

@@ -170,10 +170,13 @@ class AppendRules:
     @property
     def validates_records(self) -> bool:
         """Whether single records are validated, or only the batch."""
-        bounds_timestamps = (
-            min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < NO_LIMIT_MS
+        return self.is_compacted or (
+            not self.keeps_append_time
+            and (
+                self.timestamp_before_max_ms < NO_LIMIT_MS
+                or self.timestamp_after_max_ms < NO_LIMIT_MS
+            )
         )
-        return self.is_compacted or (bounds_timestamps and not self.keeps_append_time)
 
 
 class LogPlace(NamedTuple):

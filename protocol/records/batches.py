@@ -306,7 +306,7 @@ class RecordBatch:
             reason = f"the batch ends {-self.last_offset_delta} before it begins"
         elif self.record_count != self.last_offset_delta + 1:
             reason = f"{self.record_count} records for {self.last_offset_delta + 1} offsets"
-        elif self.is_control:
+        elif self.attributes & CONTROL_BIT:
             reason = "clients must not write control batches"
         elif self.producer_id > NO_PRODUCER_ID and self.base_sequence < 0:
             reason = f"producer {self.producer_id} sent no sequence number"
