@@ -67,17 +67,15 @@ class ProducerIds:
         self._waiters: dict[int, OnProducerId] = {}
         self._pump: Pump[Effect] = Pump(self._carry_out)
 
-    def claim(self) -> ProducerId | Refusal | WaitingRequest:
-        """Return a new id, or why there is none. After Waiting call `wait` at once."""
-        claimed = self._source.claim(self._clock.monotonic_ms())
-        if not isinstance(claimed, WaitingRequest):
-            self._pump.run(self._source.take_effects())
-        return claimed
-
-    def wait(self, waiting: WaitingRequest, on_producer_id: OnProducerId) -> None:
-        """Register the callback of a claim that returned Waiting."""
-        self._waiters[waiting.waiter] = on_producer_id
-        self._pump.run(self._source.take_effects())
+    def claim(self, on_later: OnProducerId) -> ProducerId | Refusal | None:
+        """Return a new id, or why there is none; None: `on_later` is called with either."""
+        result, effects = self._source.claim(self._clock.monotonic_ms())
+        if not isinstance(result, WaitingRequest):
+            self._pump.run(effects)
+            return result
+        self._waiters[result.waiter] = on_later
+        self._pump.run(effects)
+        return None
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -99,16 +97,15 @@ class ProducerIds:
     def _on_answer(self, answer: Message | OSError) -> None:
         now_ms = self._clock.monotonic_ms()
         if isinstance(answer, AllocateProducerIdsResponse):
-            self._source.on_response(
+            effects = self._source.on_response(
                 answer.error_code, answer.producer_id_start, answer.producer_id_len, now_ms
             )
         else:
-            self._source.on_timeout(now_ms)
-        self._pump.run(self._source.take_effects())
+            effects = self._source.on_timeout(now_ms)
+        self._pump.run(effects)
 
     def _on_wake(self) -> None:
-        self._source.on_wake(self._clock.monotonic_ms())
-        self._pump.run(self._source.take_effects())
+        self._pump.run(self._source.on_wake(self._clock.monotonic_ms()))
 
 
 # --------------------------------------------------------------------------------------------------

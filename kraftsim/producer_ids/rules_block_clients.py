@@ -11,7 +11,7 @@ ZkProducerIdManager}.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
@@ -75,30 +75,39 @@ class EndBroker:
 Effect = SendAllocate | CompleteRequest | WakeAt | EndBroker
 
 
-class ProducerIdSource(Protocol):
-    """One per broker, selected by the release's traits in `server/parts.py`."""
+class Claim(NamedTuple):
+    """The result of a claim, and the effects of the step; for Waiting, register the waiter before
+    they are carried out.
+    """
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
+    result: ProducerId | Refusal | WaitingRequest
+    effects: list[Effect]
+
+
+class ProducerIdSource(Protocol):
+    """One per broker, selected by the release's traits in `server/parts.py`. Each input returns its
+    effects, in order.
+    """
+
+    def claim(self, now_ms: int) -> Claim:
         """Return the next id of this broker.
 
         A Refusal is returned at once; for Waiting the request is held until Complete.
         """
         ...
 
-    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+    def on_response(
+        self, error_code: int, first_producer_id: int, size: int, now_ms: int
+    ) -> list[Effect]:
         """Handle the AllocateProducerIds response: ErrorCode, ProducerIdStart and ProducerIdLen."""
         ...
 
-    def on_timeout(self, now_ms: int) -> None:
+    def on_timeout(self, now_ms: int) -> list[Effect]:
         """Handle the timeout of AllocateProducerIds: no response will come."""
         ...
 
-    def on_wake(self, now_ms: int) -> None:
+    def on_wake(self, now_ms: int) -> list[Effect]:
         """Time out the requests that have waited long enough."""
-        ...
-
-    def take_effects(self) -> list[Effect]:
-        """Take the effects that are due, in order. Call it after every other call."""
         ...
 
 
@@ -145,20 +154,22 @@ class WaitingBlockClient:
         self._waiter_count = 0
         self._first_waits_until_ms: int | None = None
         """Set once the first of the queue has found no id."""
-        self._effects: list[Effect] = []
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
+    def claim(self, now_ms: int) -> Claim:
         """Return the next id, or add the client to the queue."""
+        effects: list[Effect] = []
         if not self._waiters:
-            result = self._look_for_id()
+            result, effects = self._look_for_id()
             if result is not None:
-                return result
-            self._begin_wait(now_ms)
+                return Claim(result, effects)
+            effects.append(self._begin_wait(now_ms))
         self._waiter_count += 1
         self._waiters.append(self._waiter_count)
-        return WaitingRequest(self._waiter_count)
+        return Claim(WaitingRequest(self._waiter_count), effects)
 
-    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+    def on_response(
+        self, error_code: int, first_producer_id: int, size: int, now_ms: int
+    ) -> list[Effect]:
         """Fill the slot, or retry at once if only the registration was incomplete."""
         self._request_in_flight = False
         match answer := received_block(error_code, first_producer_id, size, self._current):
@@ -172,11 +183,10 @@ class WaitingBlockClient:
                     )
                 )
         if isinstance(answer, Refusal) and answer.error in RETRIED_AT_ONCE:
-            self._maybe_request()
-        else:
-            self._fill_slot(answer, now_ms)
+            return self._maybe_request()
+        return self._fill_slot(answer, now_ms)
 
-    def on_timeout(self, now_ms: int) -> None:
+    def on_timeout(self, now_ms: int) -> list[Effect]:
         """Retry; before KAFKA-14417: return the timeout to the next client."""
         self._emit(
             ProducerIdBlockRefused(
@@ -186,53 +196,48 @@ class WaitingBlockClient:
         )
         self._request_in_flight = False
         if self._surfaces_timeouts:
-            self._fill_slot(
+            return self._fill_slot(
                 Refusal(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer"), now_ms
             )
-        else:
-            self._maybe_request()
+        return self._maybe_request()
 
-    def on_wake(self, now_ms: int) -> None:
+    def on_wake(self, now_ms: int) -> list[Effect]:
         """Time out the first of the queue if it has waited long enough; the next one starts its own
         wait.
         """
         if self._first_waits_until_ms is None or now_ms < self._first_waits_until_ms:
-            return
+            return []
         error = (
             ErrorCode.REQUEST_TIMED_OUT
             if self._surfaces_timeouts
             else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         )
-        self._complete_first(Refusal(error, "no block of producer ids was received in time"))
-        self._serve_row(now_ms)
+        refusal = Refusal(error, "no block of producer ids was received in time")
+        return [self._complete_first(refusal), *self._serve_row(now_ms)]
 
-    def take_effects(self) -> list[Effect]:
-        """Take the effects that are due, in order."""
-        effects, self._effects = self._effects, []
-        return effects
-
-    def _look_for_id(self) -> ProducerId | Refusal | None:
+    def _look_for_id(self) -> tuple[ProducerId | Refusal | None, list[Effect]]:
         """Look for an id for the first of the queue. None: it must wait."""
-        producer_id = self._advance()
-        return producer_id if producer_id is not None else self._take_slot()
+        producer_id, effects = self._advance()
+        return producer_id if producer_id is not None else self._take_slot(), effects
 
-    def _advance(self) -> ProducerId | None:
+    def _advance(self) -> tuple[ProducerId | None, list[Effect]]:
         """Advance to the next id; request a block from 90 % on.
 
         None: the id is beyond the block.
         """
+        effects: list[Effect] = []
         if self._last_claimed is None:
-            self._maybe_request()
+            effects = self._maybe_request()
             self._last_claimed = 0
         else:
             self._last_claimed += 1
             if self._last_claimed >= self._current.prefetch_producer_id:
-                self._maybe_request()
+                effects = self._maybe_request()
         return (
             ProducerId(self._last_claimed)
             if self._last_claimed <= self._current.last_producer_id
             else None
-        )
+        ), effects
 
     def _take_slot(self) -> ProducerId | Refusal | None:
         """Empty the slot: switch to its block, or return its error."""
@@ -243,39 +248,42 @@ class WaitingBlockClient:
             return ProducerId(content.first_producer_id)
         return content
 
-    def _fill_slot(self, content: ProducerIdBlock | Refusal, now_ms: int) -> None:
+    def _fill_slot(self, content: ProducerIdBlock | Refusal, now_ms: int) -> list[Effect]:
         assert self._slot is None, "a request is sent only while the slot is empty"
         self._slot = content
-        if self._waiters:
-            result = self._take_slot()
-            assert result is not None, "the slot was just filled"
-            self._complete_first(result)
-            self._serve_row(now_ms)
+        if not self._waiters:
+            return []
+        result = self._take_slot()
+        assert result is not None, "the slot was just filled"
+        return [self._complete_first(result), *self._serve_row(now_ms)]
 
-    def _complete_first(self, result: ProducerId | Refusal) -> None:
-        self._effects.append(CompleteRequest(self._waiters.popleft(), result))
+    def _complete_first(self, result: ProducerId | Refusal) -> CompleteRequest:
         self._first_waits_until_ms = None
+        return CompleteRequest(self._waiters.popleft(), result)
 
-    def _serve_row(self, now_ms: int) -> None:
+    def _serve_row(self, now_ms: int) -> list[Effect]:
         """Serve the queue until a client must wait."""
+        effects: list[Effect] = []
         while self._waiters:
-            result = self._look_for_id()
+            result, asked = self._look_for_id()
+            effects += asked
             if result is None:
-                self._begin_wait(now_ms)
-                return
-            self._complete_first(result)
+                effects.append(self._begin_wait(now_ms))
+                break
+            effects.append(self._complete_first(result))
+        return effects
 
-    def _begin_wait(self, now_ms: int) -> None:
+    def _begin_wait(self, now_ms: int) -> WakeAt:
         self._first_waits_until_ms = now_ms + self._max_wait_ms
-        self._effects.append(WakeAt(self._first_waits_until_ms))
+        return WakeAt(self._first_waits_until_ms)
 
-    def _maybe_request(self) -> None:
+    def _maybe_request(self) -> list[Effect]:
         if self._slot is not None or self._request_in_flight:
-            return
+            return []
         self._request_in_flight = True
         broker_epoch = self._broker_epoch()
         self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
-        self._effects.append(SendAllocate(broker_epoch))
+        return [SendAllocate(broker_epoch)]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -309,26 +317,29 @@ class PrefetchingBlockClient:
         block in reserve.
         """
         self._backoff_until_ms: int | None = None
-        self._effects: list[Effect] = []
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
+    def claim(self, now_ms: int) -> Claim:
         """Return the next id, or COORDINATOR_LOAD_IN_PROGRESS until the next block is received.
 
         Never Waiting.
         """
+        effects: list[Effect] = []
         for _ in range(ITERATIONS_MAX):
             if self._following_producer_id <= self._current.last_producer_id:
                 return self._hand_out(now_ms)
             if self._stock is None:
-                self._maybe_request(now_ms)
+                effects = self._maybe_request(now_ms)
                 break
             self._use(self._stock)
-        return Refusal(
+        refusal = Refusal(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             "the next block of producer ids is not received yet",
         )
+        return Claim(refusal, effects)
 
-    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+    def on_response(
+        self, error_code: int, first_producer_id: int, size: int, now_ms: int
+    ) -> list[Effect]:
         """Store the block; after an error or an invalid block, back off for 50 ms.
 
         Does not send a new request.
@@ -346,8 +357,9 @@ class PrefetchingBlockClient:
                     )
                 )
                 self._stock = answer
+        return []
 
-    def on_timeout(self, now_ms: int) -> None:
+    def on_timeout(self, now_ms: int) -> list[Effect]:
         """Let the next claim that needs a block send a request, without backoff."""
         self._emit(
             ProducerIdBlockRefused(
@@ -356,21 +368,19 @@ class PrefetchingBlockClient:
             )
         )
         self._request_in_flight = False
+        return []
 
-    def on_wake(self, now_ms: int) -> None:
+    def on_wake(self, now_ms: int) -> list[Effect]:
         """Do nothing: no client waits."""
+        return []
 
-    def take_effects(self) -> list[Effect]:
-        """Take the effects that are due."""
-        effects, self._effects = self._effects, []
-        return effects
-
-    def _hand_out(self, now_ms: int) -> ProducerId:
+    def _hand_out(self, now_ms: int) -> Claim:
         producer_id = self._following_producer_id
         self._following_producer_id += 1
+        effects: list[Effect] = []
         if self._asks_ahead(ProducerId(producer_id)):
-            self._maybe_request(now_ms)
-        return ProducerId(producer_id)
+            effects = self._maybe_request(now_ms)
+        return Claim(ProducerId(producer_id), effects)
 
     def _asks_ahead(self, producer_id: ProducerId) -> bool:
         """Return whether an id is the prefetch threshold."""
@@ -386,15 +396,15 @@ class PrefetchingBlockClient:
         self._stock = None
         self._request_in_flight = False
 
-    def _maybe_request(self, now_ms: int) -> None:
+    def _maybe_request(self, now_ms: int) -> list[Effect]:
         backs_off = self._backoff_until_ms is not None and now_ms < self._backoff_until_ms
         if backs_off or self._stock is not None or self._request_in_flight:
-            return
+            return []
         self._request_in_flight = True
         self._backoff_until_ms = None
         broker_epoch = self._broker_epoch()
         self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
-        self._effects.append(SendAllocate(broker_epoch))
+        return [SendAllocate(broker_epoch)]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -417,27 +427,27 @@ class ZnodeBlockClient:
         self._is_asking = False
         self._waiters: deque[int] = deque()
         self._waiter_count = 0
-        self._effects: list[Effect] = []
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
+    def claim(self, now_ms: int) -> Claim:
         """Return the next id, or let the client wait for a block."""
         if not self._waiters:
             producer_id = self._take()
             if producer_id is not None:
-                return producer_id
+                return Claim(producer_id, [])
         self._waiter_count += 1
         self._waiters.append(self._waiter_count)
-        self._ask()
-        return WaitingRequest(self._waiter_count)
+        return Claim(WaitingRequest(self._waiter_count), self._ask())
 
-    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+    def on_response(
+        self, error_code: int, first_producer_id: int, size: int, now_ms: int
+    ) -> list[Effect]:
         """Use the received block, and serve the queue; without one all waiting clients are
         refused.
         """
         self._is_asking = False
         match answer := received_block(error_code, first_producer_id, size, self._block):
             case Refusal():
-                self._refuse_all(answer)
+                return self._refuse_all(answer)
             case ProducerIdBlock():
                 self._emit(
                     ProducerIdBlockReceived(
@@ -446,20 +456,18 @@ class ZnodeBlockClient:
                     )
                 )
                 self._block, self._next_producer_id = answer, answer.first_producer_id
-                self._serve_row()
+                return self._serve_row()
 
-    def on_timeout(self, now_ms: int) -> None:
+    def on_timeout(self, now_ms: int) -> list[Effect]:
         """Refuse the waiting clients: ZooKeeper is not reachable."""
         self._is_asking = False
-        self._refuse_all(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper is not reachable"))
+        return self._refuse_all(
+            Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper is not reachable")
+        )
 
-    def on_wake(self, now_ms: int) -> None:
+    def on_wake(self, now_ms: int) -> list[Effect]:
         """Do nothing: there is no timeout."""
-
-    def take_effects(self) -> list[Effect]:
-        """Take the effects that are due, in order."""
-        effects, self._effects = self._effects, []
-        return effects
+        return []
 
     def _take(self) -> ProducerId | None:
         if self._next_producer_id > self._block.last_producer_id:
@@ -467,30 +475,30 @@ class ZnodeBlockClient:
         self._next_producer_id += 1
         return ProducerId(self._next_producer_id - 1)
 
-    def _serve_row(self) -> None:
+    def _serve_row(self) -> list[Effect]:
+        effects: list[Effect] = []
         while self._waiters:
             producer_id = self._take()
             if producer_id is None:
-                return self._ask()
-            self._effects.append(CompleteRequest(self._waiters.popleft(), producer_id))
-        return None
+                return [*effects, *self._ask()]
+            effects.append(CompleteRequest(self._waiters.popleft(), producer_id))
+        return effects
 
-    def _refuse_all(self, refusal: Refusal) -> None:
+    def _refuse_all(self, refusal: Refusal) -> list[Effect]:
         self._emit(ProducerIdBlockRefused(error_code=refusal.error, reason=refusal.why))
-        while self._waiters:
-            self._effects.append(
-                CompleteRequest(
-                    self._waiters.popleft(), Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why)
-                )
-            )
+        refused, self._waiters = self._waiters, deque()
+        return [
+            CompleteRequest(waiter, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why))
+            for waiter in refused
+        ]
 
-    def _ask(self) -> None:
+    def _ask(self) -> list[Effect]:
         if self._is_asking:
-            return
+            return []
         self._is_asking = True
         broker_epoch = self._broker_epoch()
         self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
-        self._effects.append(SendAllocate(broker_epoch))
+        return [SendAllocate(broker_epoch)]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -508,13 +516,14 @@ after them.
 class TerminatingBlockClient(PrefetchingBlockClient):
     """A failed authorization is fatal, as the text says. Shipped brokers retry."""
 
-    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+    def on_response(
+        self, error_code: int, first_producer_id: int, size: int, now_ms: int
+    ) -> list[Effect]:
         """Handle the response; CLUSTER_AUTHORIZATION_FAILED shuts the broker down."""
+        effects: list[Effect] = []
         if error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            self._effects.append(
-                EndBroker("AllocateProducerIds: this broker may not ask its controller")
-            )
-        super().on_response(error_code, first_producer_id, size, now_ms)
+            effects.append(EndBroker("AllocateProducerIds: this broker may not ask its controller"))
+        return effects + super().on_response(error_code, first_producer_id, size, now_ms)
 
 
 class OnDemandBlockClient(PrefetchingBlockClient):
@@ -569,7 +578,7 @@ class UncoordinatedSource:
         self._next = self._counted = counted
         self._store = store
 
-    def claim(self, now_ms: int) -> ProducerId | Refusal | WaitingRequest:
+    def claim(self, now_ms: int) -> Claim:
         """Return the next id; UNKNOWN_SERVER_ERROR if the broker id or the counter does not fit.
 
         Never Waiting.
@@ -577,21 +586,22 @@ class UncoordinatedSource:
         if self._next == self._counted:
             block = own_block(self._broker_id, self._counted)
             if isinstance(block, Refusal):
-                return block
+                return Claim(block, [])
             self._counted += block.size
             self._store(self._counted)
         self._next += 1
-        return ProducerId(self._broker_id << COUNTER_BITS | self._next - 1)
+        return Claim(ProducerId(self._broker_id << COUNTER_BITS | self._next - 1), [])
 
-    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+    def on_response(
+        self, error_code: int, first_producer_id: int, size: int, now_ms: int
+    ) -> list[Effect]:
         """Do nothing: there are no requests."""
+        return []
 
-    def on_timeout(self, now_ms: int) -> None:
+    def on_timeout(self, now_ms: int) -> list[Effect]:
         """Do nothing: there are no requests."""
+        return []
 
-    def on_wake(self, now_ms: int) -> None:
+    def on_wake(self, now_ms: int) -> list[Effect]:
         """Do nothing: no client waits."""
-
-    def take_effects(self) -> list[Effect]:
-        """Return nothing."""
         return []

@@ -17,7 +17,6 @@ from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.producer_ids.broker import ProducerIds
-from kraftsim.producer_ids.rules_block_clients import WaitingRequest
 from kraftsim.server.call import Call
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.purgatory import Purgatory
@@ -464,10 +463,8 @@ class TransactionCoordinator:
 
     def _claim(self, on_claimed: OnProducerId) -> None:
         """Allocate a producer id, at once or later."""
-        claimed = self._producer_ids.claim()
-        if isinstance(claimed, WaitingRequest):
-            self._producer_ids.wait(claimed, on_claimed)
-        else:
+        claimed = self._producer_ids.claim(on_claimed)
+        if claimed is not None:
             on_claimed(claimed)
 
     def _claim_for(

@@ -35,6 +35,7 @@ class ScriptDriver:
         self.now_ms = 0
         self.notes: list[Event] = []
         self.stored: list[int] = []
+        self.effects: list[Effect] = []
         self.client: ProducerIdSource = self._prefetching()
 
     def answer(self, line: str) -> str:
@@ -42,9 +43,8 @@ class ScriptDriver:
         said: list[str] = getattr(self, f"do_{verb}")(*words) or []
         notes = [f"event {_event_line(emit)}" for emit in self.notes]
         self.notes.clear()
-        return "\n".join(
-            [*said, *notes, *(_effect(effect) for effect in self.client.take_effects())]
-        )
+        effects, self.effects = self.effects, []
+        return "\n".join([*said, *notes, *(_effect(effect) for effect in effects)])
 
     def do_prefetching(self) -> None:
         self.client = self._prefetching()
@@ -86,21 +86,25 @@ class ScriptDriver:
         self.now_ms = int(now_ms)
 
     def do_claim(self, count: str = "1") -> list[str]:
-        return _in_runs([self.client.claim(self.now_ms) for _ in range(int(count))])
+        claims = [self.client.claim(self.now_ms) for _ in range(int(count))]
+        self.effects = [effect for claim in claims for effect in claim.effects]
+        return _in_runs([claim.result for claim in claims])
 
     def do_answer(self, first_producer_id: str, size: str) -> None:
-        self.client.on_response(ErrorCode.NONE, int(first_producer_id), int(size), self.now_ms)
+        self.effects = self.client.on_response(
+            ErrorCode.NONE, int(first_producer_id), int(size), self.now_ms
+        )
 
     def do_refuse(self, error: str) -> None:
-        self.client.on_response(
+        self.effects = self.client.on_response(
             int(error) if error.isdigit() else ErrorCode[error], 0, 0, self.now_ms
         )
 
     def do_timeout(self) -> None:
-        self.client.on_timeout(self.now_ms)
+        self.effects = self.client.on_timeout(self.now_ms)
 
     def do_wake(self) -> None:
-        self.client.on_wake(self.now_ms)
+        self.effects = self.client.on_wake(self.now_ms)
 
     def _prefetching(self) -> PrefetchingBlockClient:
         return PrefetchingBlockClient(broker_epoch=lambda: 5, emit=self.notes.append)

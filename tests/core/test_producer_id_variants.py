@@ -45,7 +45,6 @@ def client(kind: type[PrefetchingBlockClient], size: int = 1000) -> PrefetchingB
     """A broker's source with one block available."""
     made = kind(broker_epoch=lambda: 5, emit=lambda event: None)
     made.claim(0)
-    made.take_effects()
     made.on_response(ErrorCode.NONE, 0, size, 0)
     return made
 
@@ -96,8 +95,9 @@ def test_next_block_is_prefetched_at_ninety_percent_of_any_size(figures: Figures
         source = client(PrefetchingBlockClient, size)
         asked = []
         for producer_id in range(size):
-            assert source.claim(0) == producer_id
-            if source.take_effects():
+            result, effects = source.claim(0)
+            assert result == producer_id
+            if effects:
                 asked.append(producer_id)
         assert asked == [mark]
         figures(**{f"asked_at_id_of_{size}": asked[0]})
@@ -105,18 +105,19 @@ def test_next_block_is_prefetched_at_ninety_percent_of_any_size(figures: Figures
 
 def test_fetching_only_when_exhausted_rejects_a_client_per_block(figures: Figures) -> None:
     source = client(OnDemandBlockClient, 10)
-    assert [source.claim(0) for _ in range(10)] == list(range(10)) and source.take_effects() == []
-    refused = source.claim(0)
+    assert [source.claim(0) for _ in range(10)] == [(each, []) for each in range(10)]
+    refused, effects = source.claim(0)
     assert isinstance(refused, Refusal) and refused.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert len(source.take_effects()) == 1
+    assert len(effects) == 1
     figures(error_when_nothing_is_left=int(refused.error))
 
 
 def test_prefetching_with_the_first_id_leaves_the_whole_block_of_time() -> None:
     source = client(EagerBlockClient, 10)
-    assert source.claim(0) == 0 and len(source.take_effects()) == 1
+    result, effects = source.claim(0)
+    assert result == 0 and len(effects) == 1
     source.on_response(ErrorCode.NONE, 10, 10, 0)
-    assert [source.claim(0) for _ in range(19)] == list(range(1, 20))
+    assert [source.claim(0).result for _ in range(19)] == list(range(1, 20))
 
 
 def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures: Figures) -> None:
@@ -128,9 +129,8 @@ def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures: Figur
         ):
             source = kind(broker_epoch=lambda: 5, emit=lambda event: None)
             source.claim(0)
-            source.take_effects()
-            source.on_response(error, 0, 0, 0)
-            ends = [effect for effect in source.take_effects() if isinstance(effect, EndBroker)]
+            effects = source.on_response(error, 0, 0, 0)
+            ends = [effect for effect in effects if isinstance(effect, EndBroker)]
             assert len(ends) == (is_fatal and error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 figures(
@@ -140,8 +140,7 @@ def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures: Figur
                         "shipped_ends": bool(ends),
                     },
                 )
-            source.claim(60)
-            assert len(source.take_effects()) == 1, (
+            assert len(source.claim(60).effects) == 1, (
                 "the released broker retries after its backoff, and so would this one if it were "
                 "running"
             )
@@ -229,12 +228,11 @@ def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures
         blocks = []
         for machine in machines:
             machine.claim(0)
-            machine.take_effects()
             block = given(
                 control.decide_allocate(1, 5, 1 if numbers_each_request else None), control
             )
             machine.on_response(ErrorCode.NONE, block.first_producer_id, block.size, 0)
-            blocks.append({machine.claim(0) for _ in range(500)})
+            blocks.append({machine.claim(0).result for _ in range(500)})
         ids[numbers_each_request] = len(blocks[0] & blocks[1])
     assert ids == {True: 500, False: 0}
     figures(ids_of_two_brokers=ids[True], ids_of_two_brokers_shipped=ids[False])
@@ -252,7 +250,7 @@ def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(
     for broker_id, disk in disks.items():
         for _ in range(3):
             source = uncoordinated(broker_id, disk)
-            ids += [source.claim(0) for _ in range(COUNTED_AHEAD + 5)]
+            ids += [source.claim(0).result for _ in range(COUNTED_AHEAD + 5)]
     assert len(set(ids)) == len(ids)
     assert all(isinstance(each, int) and 0 <= each < 2**63 for each in ids)
     assert disks[1][-1] == 6 * COUNTED_AHEAD
@@ -267,16 +265,19 @@ def test_uncoordinated_ids_can_overlap_with_zookeepers_range() -> None:
     again = []
     for broker_id in (0, 1):
         source = uncoordinated(broker_id, [0])
-        again.append(sum(source.claim(0) in allocated for _ in range(6000)))
+        again.append(sum(source.claim(0).result in allocated for _ in range(6000)))
     assert again == [len(allocated), 0] == [5000, 0]
 
 
 def test_uncoordinated_ids_cannot_represent_every_broker(figures: Figures) -> None:
     """An id that exceeds the bits, no id at all, and a counter that has used up its own bits."""
     misfits = ((-1, [0]), (2**BROKER_BITS, [0]), (1, [1 << COUNTER_BITS]))
-    results = [uncoordinated(broker_id, disk).claim(0) for broker_id, disk in misfits]
+    results = [uncoordinated(broker_id, disk).claim(0).result for broker_id, disk in misfits]
     assert all(isinstance(each, Refusal) for each in results)
-    assert uncoordinated(2**BROKER_BITS - 1, [0]).claim(0) == (2**BROKER_BITS - 1) << COUNTER_BITS
+    assert (
+        uncoordinated(2**BROKER_BITS - 1, [0]).claim(0).result
+        == (2**BROKER_BITS - 1) << COUNTER_BITS
+    )
     figures(
         misfits=len(misfits),
         refused_without_an_id=sum(isinstance(each, Refusal) for each in results),
@@ -288,8 +289,8 @@ def test_uncoordinated_ids_repeat_after_a_lost_disk() -> None:
     disk = [0]
     incarnations = [uncoordinated(3, stored) for stored in (disk, [0])]
     before, after_a_loss = (
-        {incarnation.claim(0) for _ in range(1000)} for incarnation in incarnations
+        {incarnation.claim(0).result for _ in range(1000)} for incarnation in incarnations
     )
     continues = uncoordinated(3, disk)
-    after_a_restart = {continues.claim(0) for _ in range(1000)}
+    after_a_restart = {continues.claim(0).result for _ in range(1000)}
     assert after_a_loss == before and not after_a_restart & before

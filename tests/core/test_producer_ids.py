@@ -9,6 +9,7 @@ from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
 from kraftsim.producer_ids.rules_block_clients import (
     CompleteRequest,
+    Effect,
     PrefetchingBlockClient,
     ProducerIdSource,
     SendAllocate,
@@ -158,8 +159,13 @@ class Broker:
             case WaitingRequest(waiter):
                 self.waiters.append(waiter)
 
-    def carry_out(self) -> None:
-        for effect in self.source.take_effects():
+    def claim(self, now_ms: int) -> None:
+        result, effects = self.source.claim(now_ms)
+        self.take(result)
+        self.carry_out(effects)
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
             match effect:
                 case SendAllocate():
                     assert not self.is_asking, "one request at a time"
@@ -195,23 +201,23 @@ def test_no_id_is_allocated_twice_and_blocks_are_used_in_order(
         broker = brokers[number]
         now_ms += 20
         if move == "claim":
-            broker.take(broker.source.claim(now_ms))
+            broker.claim(now_ms)
         elif move == "wait":
             now_ms += 500
-            broker.source.on_wake(now_ms)
+            broker.carry_out(broker.source.on_wake(now_ms))
         elif broker.is_asking:
             broker.is_asking = False
             if move == "refuse":
-                broker.source.on_response(ErrorCode.STALE_BROKER_EPOCH, 0, 0, now_ms)
+                effects = broker.source.on_response(ErrorCode.STALE_BROKER_EPOCH, 0, 0, now_ms)
             elif move == "lose":
                 controller.next_block()
-                broker.source.on_timeout(now_ms)
+                effects = broker.source.on_timeout(now_ms)
             else:
                 broker.blocks.append(block := controller.next_block())
-                broker.source.on_response(
+                effects = broker.source.on_response(
                     ErrorCode.NONE, block.first_producer_id, block.size, now_ms
                 )
-        broker.carry_out()
+            broker.carry_out(effects)
     everything = [producer_id for broker in brokers for producer_id in broker.handed_out]
     assert len(everything) == len(dict.fromkeys(everything))
     for broker in brokers:
@@ -270,18 +276,12 @@ def test_all_waiting_requests_fail_if_the_znode_cannot_be_set() -> None:
     """None is left waiting, and the next request tries again."""
     broker = Broker(ZnodeBlockClient(broker_epoch=lambda: 1, emit=lambda event: None))
     for _ in range(2):
-        broker.take(broker.source.claim(0))
-    broker.carry_out()
+        broker.claim(0)
     assert broker.is_asking and len(broker.waiters) == 2
-    broker.source.on_response(ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0)
-    results = [
-        effect.result
-        for effect in broker.source.take_effects()
-        if isinstance(effect, CompleteRequest)
-    ]
+    effects = broker.source.on_response(ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0)
+    results = [effect.result for effect in effects if isinstance(effect, CompleteRequest)]
     assert [each.error for each in results if isinstance(each, Refusal)] == [
         ErrorCode.UNKNOWN_SERVER_ERROR
     ] * 2
-    assert isinstance(broker.source.claim(0), WaitingRequest) and broker.source.take_effects() == [
-        SendAllocate(1)
-    ]
+    result, effects = broker.source.claim(0)
+    assert isinstance(result, WaitingRequest) and effects == [SendAllocate(1)]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 PRODUCT = Path(__file__).parents[2] / "kraftsim"
 TESTS = Path(__file__).parent
-STEPS = {"step", "take_effects"}
+STEPS = {"step", "on_wake", "take_effects"}
+"""One of these methods tells such a class: `on_wake` a source of producer ids."""
 CONVERSATIONS = {"rules_authentication"}
 """Modules whose steps are the messages of a login, which KIPs and RFCs define in tables."""
 

@@ -13,7 +13,6 @@ from typing import Final, Protocol
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
-from kraftsim.producer_ids.rules_block_clients import WaitingRequest
 from kraftsim.producer_ids.rules_blocks import ProducerId
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
@@ -53,12 +52,9 @@ def handle(broker: IdentifyingBroker, call: Call) -> Answer | Deferred:
         return _refused(broker, call, refusal.error)
     if request.transactional_id is not None:
         return _init(broker, call, request, request.transactional_id)
-    claimed = broker.producer_ids.claim()
-    if not isinstance(claimed, WaitingRequest):
-        return _fresh(broker, call, claimed)
     later = Deferred()
-    broker.producer_ids.wait(claimed, lambda result: _complete(broker, call, later, result))
-    return later
+    claimed = broker.producer_ids.claim(lambda result: _complete(broker, call, later, result))
+    return later if claimed is None else _fresh(broker, call, claimed)
 
 
 def _refusal(broker: IdentifyingBroker, request: InitProducerIdRequest) -> Refusal | None:

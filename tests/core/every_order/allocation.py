@@ -15,6 +15,7 @@ from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
 from kraftsim.producer_ids.rules_block_clients import (
     CompleteRequest,
+    Effect,
     PrefetchingBlockClient,
     ProducerIdSource,
     SendAllocate,
@@ -118,8 +119,7 @@ class Allocation:
             case "lose":
                 broker = self._brokers[int(word)]
                 broker.request, broker.answer, broker.awaits = None, None, False
-                broker.client.on_timeout(self._now_ms)
-                self._take_effects(int(word))
+                self._carry_out(int(word), broker.client.on_timeout(self._now_ms))
             case "commit":
                 self._commit()
             case _:
@@ -154,12 +154,14 @@ class Allocation:
         broker = self._brokers[number]
         broker.spends += 1
         self._now_ms += TICK_MS
+        caused: list[Effect] = []
         for _ in range(SPENT_AT_ONCE):
-            got = broker.client.claim(self._now_ms)
+            got, effects = broker.client.claim(self._now_ms)
+            caused += effects
             if not isinstance(got, int):
                 break
             self._hand_out(broker, got)
-        self._take_effects(number)
+        self._carry_out(number, caused)
 
     def _hand_out(self, broker: Spender, producer_id: int) -> None:
         runs = broker.handed_out
@@ -206,14 +208,14 @@ class Allocation:
         assert broker.answer is not None, "it was answered"
         (error, first_producer_id), broker.answer = broker.answer, None
         broker.awaits = False
-        broker.client.on_response(
+        effects = broker.client.on_response(
             ErrorCode(error), first_producer_id, 0 if error else 1000, self._now_ms
         )
-        self._take_effects(number)
+        self._carry_out(number, effects)
 
-    def _take_effects(self, number: int) -> None:
+    def _carry_out(self, number: int, effects: list[Effect]) -> None:
         broker = self._brokers[number]
-        for effect in broker.client.take_effects():
+        for effect in effects:
             match effect:
                 case SendAllocate(epoch):
                     assert broker.request is None and broker.answer is None, (

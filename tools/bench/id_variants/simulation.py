@@ -15,7 +15,7 @@ from kraftsim.producer_ids.rules_allocation import (
     RepeatingProducerIdControl,
     ResizableProducerIdControl,
 )
-from kraftsim.producer_ids.rules_block_clients import PrefetchingBlockClient, SendAllocate
+from kraftsim.producer_ids.rules_block_clients import Effect, PrefetchingBlockClient, SendAllocate
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
 
@@ -75,7 +75,7 @@ class Found:
 
 
 class Broker:
-    """One broker: its source of ids, and the client that waits for one."""
+    """One broker: its source of ids, what that is to send, and the client that waits for one."""
 
     def __init__(self, broker_id: int, terms: Parameters) -> None:
         self.broker_id, self.epoch, self.terms = broker_id, 0, terms
@@ -87,6 +87,7 @@ class Broker:
         self.epoch += 1
         self.source = self.terms.source(broker_epoch=lambda: self.epoch, emit=lambda event: None)
         self.waiting_since_ms: int | None = None
+        self.effects: list[Effect] = []
 
 
 def simulate(terms: Parameters, seed: int) -> Found:
@@ -111,7 +112,8 @@ def simulate(terms: Parameters, seed: int) -> Found:
                 if not _claim(broker, now_ms, found, ids):
                     break
                 demand[broker.broker_id] = max(demand[broker.broker_id] - 1, 0)
-            for effect in broker.source.take_effects():
+            effects, broker.effects = broker.effects, []
+            for effect in effects:
                 assert isinstance(effect, SendAllocate), "no client waits here, so none is woken"
                 broker.requests += 1
                 _allocate(
@@ -138,7 +140,8 @@ def simulate(terms: Parameters, seed: int) -> Found:
 
 
 def _claim(broker: Broker, now_ms: int, found: Found, ids: Counter[int]) -> bool:
-    claimed = broker.source.claim(now_ms)
+    claimed, effects = broker.source.claim(now_ms)
+    broker.effects += effects
     if isinstance(claimed, Refusal):
         found.refused += 1
         broker.waiting_since_ms = (
@@ -199,6 +202,8 @@ def _answer(arrived: tuple[int, Broker, int, ProducerIdBlock | Refusal], now_ms:
     if broker.epoch != epoch:
         return  # of an earlier incarnation
     if isinstance(decided, Refusal):
-        broker.source.on_response(decided.error, 0, 0, now_ms)
+        broker.effects += broker.source.on_response(decided.error, 0, 0, now_ms)
     else:
-        broker.source.on_response(ErrorCode.NONE, decided.first_producer_id, decided.size, now_ms)
+        broker.effects += broker.source.on_response(
+            ErrorCode.NONE, decided.first_producer_id, decided.size, now_ms
+        )

@@ -145,8 +145,8 @@ CORE = Core(
         _waiting.mutant(
             "waiter-gets-no-id",
             "WaitingBlockClient._complete_first",
-            "self._effects.append(CompleteRequest(self._waiters.popleft(), result))",
-            "self._waiters.popleft()",
+            "return CompleteRequest(self._waiters.popleft(), result)",
+            "return WakeAt(self._waiters.popleft())",
             "clients that wait for a block wait forever",
             scenarios=(NO_CONTROLLER,),
             release=BEFORE_PREFETCHING,
