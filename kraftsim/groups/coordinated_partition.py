@@ -8,7 +8,7 @@ Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.coordinator_log import CoordinatorLog
@@ -23,6 +23,7 @@ from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
 
+Value = TypeVar("Value")
 OnAnswer = Callable[[GroupAnswer], None]
 FIRST_WAITER: Final = 1
 COORDINATOR_SEQUENCE: Final = 0
@@ -69,20 +70,25 @@ class CoordinatedPartition:
         """Return the present moment."""
         return GroupMoment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
-    def ask(self, ask: Callable[[int, GroupMoment], None], on_answer: OnAnswer) -> None:
+    def ask(self, ask: Callable[[int, GroupMoment], list[Effect]], on_answer: OnAnswer) -> None:
         """Run an operation whose response is deferred: `ask` receives the id by which the response
         is matched to it.
         """
         waiter = self._next_waiter
         self._next_waiter += 1
         self._waiters[waiter] = on_answer
-        ask(waiter, self.now())
-        self.settle()
+        self.settle(ask(waiter, self.now()))
 
-    def settle(self) -> None:
-        """Execute the pending effects, and schedule the next timer."""
-        self._pump.run(self.shard.outbox.take_effects())
+    def settle(self, effects: list[Effect]) -> None:
+        """Execute the effects of an input, and schedule the next timer."""
+        self._pump.run(effects)
         self._watch()
+
+    def settled(self, outcome: tuple[Value, list[Effect]]) -> Value:
+        """Execute the effects of an input that also has a value, and return that."""
+        value, effects = outcome
+        self.settle(effects)
+        return value
 
     def end_transaction(
         self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool
@@ -94,7 +100,6 @@ class CoordinatedPartition:
         if self.is_loading:
             return
         self.shard.end_transaction(producer_id, producer_epoch, marker_offset, is_commit=is_commit)
-        self.settle()
 
     def close(self) -> None:
         """Cancel the timer."""
@@ -105,14 +110,12 @@ class CoordinatedPartition:
     def begin(self) -> None:
         """Loading is complete."""
         self.is_loading = False
-        self.shard.begin(self.now())
-        self.settle()
+        self.settle(self.shard.begin(self.now()))
 
     def end(self) -> None:
         """Leadership is lost: complete all pending requests with an error."""
         self.is_over = True
-        self.shard.end(self.now())
-        self._pump.run(self.shard.outbox.take_effects())
+        self._pump.run(self.shard.end(self.now()))
         self.close()
 
     def _watch(self) -> None:
@@ -127,8 +130,7 @@ class CoordinatedPartition:
 
     def _on_alarm(self) -> None:
         self._alarm = None
-        self.shard.on_wake(self.now())
-        self.settle()
+        self.settle(self.shard.on_wake(self.now()))
 
     # Effects
     # ----------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class CoordinatedPartition:
     def _await_replicas(self, token: int, appended: AppendDecision) -> None:
         def on_end(error: ErrorCode) -> None:
             self._on_stored(token, error, appended.first_offset)
-            if error is ErrorCode.REQUEST_TIMED_OUT and self.shard.outbox.is_awaited(token):
+            if error is ErrorCode.REQUEST_TIMED_OUT and self.shard.is_awaited(token):
                 self._await_replicas(token, appended)
 
         self._log.when_replicated(self.hosted, appended.last_offset + 1, on_end)
@@ -190,5 +192,4 @@ class CoordinatedPartition:
         return RecordBatch(built)
 
     def _on_stored(self, token: int, error: ErrorCode, first_offset: int) -> None:
-        self.shard.outbox.stored(token, Stored(error, first_offset, self.now()))
-        self.settle()
+        self.settle(self.shard.on_stored(token, Stored(error, first_offset, self.now())))

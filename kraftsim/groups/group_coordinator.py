@@ -203,8 +203,9 @@ class GroupCoordinator:
         image = self._image()
         for led in self.all():
             if not led.is_loading:
-                led.shard.forget_topics(lambda topic: image.topic(topic) is not None, led.now())
-                led.settle()
+                led.settle(
+                    led.shard.forget_topics(lambda topic: image.topic(topic) is not None, led.now())
+                )
 
     def close(self) -> None:
         """Cancel all timers: the node shuts down."""
@@ -236,8 +237,7 @@ class GroupCoordinator:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
             for led in self.all():
                 if not led.is_loading:
-                    led.shard.expire_offsets(led.now())
-                    led.settle()
+                    led.settle(led.shard.expire_offsets(led.now()))
 
 
 class GroupsBroker(Protocol):

@@ -614,8 +614,8 @@ class Outbox:
         """Append records without awaiting the result."""
         self._effects.append(Append(tuple(records), None))
 
-    def take_effects(self) -> list[Effect]:
-        """Take the effects that are due."""
+    def take(self) -> list[Effect]:
+        """Return the effects of the present input, in order."""
         effects, self._effects = self._effects, []
         return effects
 

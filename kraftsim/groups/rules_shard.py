@@ -1,8 +1,8 @@
 """The groups of one `__consumer_offsets` partition, of both protocols: routes each request to its
 rules, and loads the groups from the log.
 
-Every input has the time at which it arrives. Effects go to `outbox`; `timers.next_ms` is when
-`on_wake` is due.
+Every input has the time at which it arrives, and returns its effects, in order; some return a value
+as well. `timers.next_ms` is when `on_wake` is due.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
 """
 
@@ -53,10 +53,12 @@ from kraftsim.groups.rules_consumer_groups import (
 from kraftsim.groups.rules_offsets import (
     CommittedOffset,
     CoordinatorRecord,
+    Effect,
     GroupOffsets,
     OffsetEvents,
     OffsetHolder,
     Outbox,
+    Stored,
     TopicPartition,
     coordinator_record,
     discard,
@@ -64,6 +66,7 @@ from kraftsim.groups.rules_offsets import (
 from kraftsim.groups.rules_rebalance import Joining, JoinInput, Membership, Rebalance, SyncInput
 from kraftsim.groups.rules_timing import (
     CommitAnswer,
+    GroupAnswer,
     GroupMoment,
     GroupSettings,
     JoinAnswer,
@@ -112,20 +115,21 @@ class GroupShard:
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """Groups of the consumer protocol (KIP-848). A name is in one of the two maps only."""
-        self.outbox = Outbox()
+        self._outbox = Outbox()
+        """What the parts of the shard have to do for the present input; empty between inputs."""
         self.timers = Timers()
         self._settings = settings
         self._topics: TopicsView = topics or NoTopics()
-        self._rebalance = Rebalance(settings, self.outbox, self.timers)
-        self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
-        self._membership = Membership(self.outbox, self.timers, self._rebalance)
-        self._committing = Committing(settings, self.outbox, self._rebalance, events, self._topics)
+        self._rebalance = Rebalance(settings, self._outbox, self.timers)
+        self._joining = Joining(settings, self._outbox, self.timers, self._rebalance)
+        self._membership = Membership(self._outbox, self.timers, self._rebalance)
+        self._committing = Committing(settings, self._outbox, self._rebalance, events, self._topics)
         self._transactional = self.transactional_committing_class(
-            settings, self.outbox, events, self._topics
+            settings, self._outbox, events, self._topics
         )
         self._consumers = ConsumerGroups(
             settings,
-            self.outbox,
+            self._outbox,
             self.timers,
             self._topics,
             groups=self.consumer_groups,
@@ -134,7 +138,7 @@ class GroupShard:
             to_classic=self._downgrade,
         )
         self._classic_members = ClassicMembers(
-            settings, self.outbox, self.timers, self._topics, self._consumers, self._to_classic
+            settings, self._outbox, self.timers, self._topics, self._consumers, self._to_classic
         )
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
@@ -149,7 +153,7 @@ class GroupShard:
     # Members
     # ----------------------------------------------------------------------------------------------
 
-    def join(self, waiter: int, asked: JoinInput, now: GroupMoment) -> None:
+    def join(self, waiter: int, asked: JoinInput, now: GroupMoment) -> list[Effect]:
         """Reply with a JoinAnswer, usually later.
 
         A join without member id creates the group if it does not exist.
@@ -159,40 +163,39 @@ class GroupShard:
             <= asked.session_timeout_ms
             <= self._settings.max_session_timeout_ms
         ):
-            self.outbox.reply(
+            return self._answered(
                 waiter,
                 JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id),
             )
-            return
         group = self.groups.get(asked.group_id)
         if group is None:
             consumers = self.consumer_groups.get(asked.group_id)
             if consumers is not None and consumers.members:
                 self._classic_members.join(consumers, waiter, asked, now)
-                return
+                return self._outbox.take()
             if asked.member_id:
-                self.outbox.reply(
+                return self._answered(
                     waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id)
                 )
-                return
             group = (
                 self._new_group(asked.group_id, now.wall_ms)
                 if consumers is None
                 else self._create_classic(consumers, now)
             )
         self._joining.join(group, waiter, asked, now)
+        return self._outbox.take()
 
-    def sync(self, waiter: int, asked: SyncInput, now: GroupMoment) -> None:
+    def sync(self, waiter: int, asked: SyncInput, now: GroupMoment) -> list[Effect]:
         """Reply with a SyncAnswer, usually later."""
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
             self._classic_members.sync(consumers, waiter, asked, now)
-            return
+            return self._outbox.take()
         group = self.groups.get(asked.group_id)
         if group is None:
-            self.outbox.reply(waiter, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
-            return
+            return self._answered(waiter, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         self._membership.sync(group, waiter, asked, now)
+        return self._outbox.take()
 
     def heartbeat(
         self,
@@ -201,41 +204,55 @@ class GroupShard:
         group_instance_id: str | None,
         generation_id: int,
         now: GroupMoment,
-    ) -> ErrorCode:
+    ) -> tuple[ErrorCode, list[Effect]]:
         """Renew a session, and return the state of the group as an error code."""
         consumers = self.consumer_groups.get(group_id)
+        group = self.groups.get(group_id)
         if consumers is not None:
-            return self._classic_members.heartbeat(
+            error = self._classic_members.heartbeat(
                 consumers, member_id, group_instance_id, generation_id, now
             )
-        group = self.groups.get(group_id)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._membership.heartbeat(group, member_id, group_instance_id, generation_id, now)
+        elif group is not None:
+            error = self._membership.heartbeat(
+                group, member_id, group_instance_id, generation_id, now
+            )
+        else:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        return error, self._outbox.take()
 
     def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]], now: GroupMoment
-    ) -> list[ErrorCode] | ErrorCode:
+    ) -> tuple[list[ErrorCode] | ErrorCode, list[Effect]]:
         """Remove members, by id and instance id; return one error each, or one for the request."""
         consumers = self.consumer_groups.get(group_id)
-        if consumers is not None:
-            return self._classic_members.leave(consumers, members, now)
         group = self.groups.get(group_id)
-        if group is None:
-            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
-        if group.is_in(GroupState.DEAD):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return [
-            self._membership.leave(group, member_id, instance_id, now)
-            for member_id, instance_id in members
-        ]
+        errors: list[ErrorCode] | ErrorCode
+        if consumers is not None:
+            errors = self._classic_members.leave(consumers, members, now)
+        elif group is None:
+            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        elif group.is_in(GroupState.DEAD):
+            errors = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            errors = [
+                self._membership.leave(group, member_id, instance_id, now)
+                for member_id, instance_id in members
+            ]
+        return errors, self._outbox.take()
 
-    def consumer_heartbeat(self, waiter: int, asked: HeartbeatInput, now: GroupMoment) -> None:
+    def consumer_heartbeat(
+        self, waiter: int, asked: HeartbeatInput, now: GroupMoment
+    ) -> list[Effect]:
         """Reply with a HeartbeatAnswer (KIP-848).
 
         A join creates the group if it does not exist, or converts a classic one.
         """
         self._consumers.heartbeat(waiter, asked, now)
+        return self._outbox.take()
+
+    def _answered(self, waiter: int, answer: GroupAnswer) -> list[Effect]:
+        self._outbox.reply(waiter, answer)
+        return self._outbox.take()
 
     def _create_consumers(self, group_id: str, now: GroupMoment) -> list[Change] | Refusal:
         """Create a consumer group, or convert a classic one with its offsets and members."""
@@ -303,7 +320,7 @@ class GroupShard:
         changes = group_tombstones(consumers.group_id)
         for change in changes:
             self._replay_change(*change)
-        self.outbox.write([coordinator_record(*change) for change in changes])
+        self._outbox.write([coordinator_record(*change) for change in changes])
         return self.groups.get(consumers.group_id) or self._new_group(
             consumers.group_id, now.wall_ms
         )
@@ -317,7 +334,7 @@ class GroupShard:
         asked: OffsetCommitInput,
         now: GroupMoment,
         api_version: int = OLDEST_COMMIT,
-    ) -> None:
+    ) -> list[Effect]:
         """Reply with a CommitAnswer once the offsets are replicated.
 
         An unknown group is created for a committer that is not a member.
@@ -325,7 +342,7 @@ class GroupShard:
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
             self._committing.commit_of_epoch(consumers, waiter, asked, api_version, now)
-            return
+            return self._outbox.take()
         group = self.groups.get(asked.group_id)
         if group is None:
             if asked.generation_id >= 0:
@@ -336,14 +353,14 @@ class GroupShard:
                 unknown = (
                     ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
                 )
-                self.outbox.reply(waiter, CommitAnswer((unknown,) * len(asked.offsets)))
-                return
+                return self._answered(waiter, CommitAnswer((unknown,) * len(asked.offsets)))
             group = self._new_group(asked.group_id, now.wall_ms)
         self._committing.commit(group, waiter, asked, now)
+        return self._outbox.take()
 
     def commit_in_transaction(
         self, waiter: int, asked: TransactionalCommitInput, now: GroupMoment
-    ) -> None:
+    ) -> list[Effect]:
         """Reply with a CommitAnswer once the offsets are replicated: validate and append in one
         step.
 
@@ -351,9 +368,9 @@ class GroupShard:
         """
         group = self._group_of_transaction(asked, now)
         if isinstance(group, ErrorCode):
-            self.outbox.reply(waiter, CommitAnswer((group,) * len(asked.offsets)))
-        else:
-            self._transactional.commit(group, waiter, asked, now)
+            return self._answered(waiter, CommitAnswer((group,) * len(asked.offsets)))
+        self._transactional.commit(group, waiter, asked, now)
+        return self._outbox.take()
 
     def refuse_in_transaction(
         self, asked: TransactionalCommitInput, now: GroupMoment
@@ -434,13 +451,13 @@ class GroupShard:
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], now: GroupMoment
-    ) -> list[ErrorCode] | ErrorCode:
+    ) -> tuple[list[ErrorCode] | ErrorCode, list[Effect]]:
         """Delete offsets of topics without subscribers; return one error for each partition, or one
         for the request (OffsetDelete).
         """
         group = self.find(group_id)
         if group is None or group.is_dead:
-            return ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.GROUP_ID_NOT_FOUND, []
         errors = [ErrorCode.NONE] * len(partitions)
         if isinstance(group, ConsumerGroup):
             read = [group.is_subscribed_to(topic) for topic, _ in partitions]
@@ -450,7 +467,7 @@ class GroupShard:
             ]
         elif not group.is_in(GroupState.EMPTY):
             if group.protocol_type != CONSUMER_PROTOCOL:
-                return ErrorCode.NON_EMPTY_GROUP
+                return ErrorCode.NON_EMPTY_GROUP, []
             topics = group.subscribed_topics
             errors = [
                 ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -467,26 +484,26 @@ class GroupShard:
             ],
             now,
         )
-        return errors
+        return errors, self._outbox.take()
 
     # Whole groups
     # ----------------------------------------------------------------------------------------------
 
-    def delete(self, group_id: str, now: GroupMoment) -> ErrorCode:
+    def delete(self, group_id: str, now: GroupMoment) -> tuple[ErrorCode, list[Effect]]:
         """Delete a group without members, with its offsets (DeleteGroups)."""
         group = self.find(group_id)
         if group is None or group.is_dead:
-            return ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.GROUP_ID_NOT_FOUND, []
         if not _is_empty(group):
-            return ErrorCode.NON_EMPTY_GROUP
+            return ErrorCode.NON_EMPTY_GROUP, []
         if isinstance(group, ConsumerGroup):
             group.is_over = True
         else:
             group.enter(GroupState.DEAD, now.wall_ms)
         self._forget(group, group.offsets.known(), now)
-        return ErrorCode.NONE
+        return ErrorCode.NONE, self._outbox.take()
 
-    def expire_offsets(self, now: GroupMoment) -> None:
+    def expire_offsets(self, now: GroupMoment) -> list[Effect]:
         """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
         for group in self.all():
             self._forget(group, self._expired(group, now.wall_ms), now)
@@ -498,8 +515,9 @@ class GroupShard:
             ):
                 group.is_over = True
                 self._forget(group, (), now)
+        return self._outbox.take()
 
-    def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> None:
+    def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> list[Effect]:
         """Delete the offsets of deleted topics."""
         for group in self.all():
             self._forget(
@@ -507,6 +525,7 @@ class GroupShard:
                 [partition for partition in group.offsets.known() if not is_there(partition[0])],
                 now,
             )
+        return self._outbox.take()
 
     def _expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
         retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
@@ -553,12 +572,12 @@ class GroupShard:
                 if group.generation_id > 0:
                     records.append(group_tombstone(group.group_id))
         if records:
-            self.outbox.write(records)
+            self._outbox.write(records)
 
     # Timers
     # ----------------------------------------------------------------------------------------------
 
-    def on_wake(self, now: GroupMoment) -> None:
+    def on_wake(self, now: GroupMoment) -> list[Effect]:
         """Run every expired timer."""
         while (key := self.timers.take_due(now.monotonic_ms)) is not None:
             match key.kind:
@@ -578,6 +597,19 @@ class GroupShard:
                     self._rebalance.on_deadline(group, now)
                 case TimerKind.SYNC:
                     self._rebalance.on_sync_deadline(group, now)
+        return self._outbox.take()
+
+    # Appends
+    # ----------------------------------------------------------------------------------------------
+
+    def on_stored(self, token: int, stored: Stored) -> list[Effect]:
+        """Continue after an append; see `Outbox.stored`."""
+        self._outbox.stored(token, stored)
+        return self._outbox.take()
+
+    def is_awaited(self, token: int) -> bool:
+        """Return whether the result of an append is still awaited."""
+        return self._outbox.is_awaited(token)
 
     # Load and unload
     # ----------------------------------------------------------------------------------------------
@@ -691,7 +723,7 @@ class GroupShard:
         group.offsets = self.offsets_class()
         return group
 
-    def begin(self, now: GroupMoment) -> None:
+    def begin(self, now: GroupMoment) -> list[Effect]:
         """The log is replayed: start full sessions for all members, and remove empty groups."""
         for group in list(self.groups.values()):
             if not group.members and group.offsets.is_empty and group.generation_id == 0:
@@ -705,6 +737,7 @@ class GroupShard:
         for consumers in self.consumer_groups.values():
             self._emit_loaded(consumers)
         self._consumers.begin(now)
+        return self._outbox.take()
 
     def _emit_loaded(self, group: OffsetHolder) -> None:
         for partition, stored in group.offsets.committed.items():
@@ -713,7 +746,7 @@ class GroupShard:
             for partition, stored in offsets.items():
                 self._events.loaded(group.group_id, partition, stored, producer_id)
 
-    def end(self, now: GroupMoment) -> None:
+    def end(self, now: GroupMoment) -> list[Effect]:
         """Another broker becomes coordinator of these groups: fail the pending requests."""
         for group in self.groups.values():
             for member in group.members.values():
@@ -726,6 +759,7 @@ class GroupShard:
             consumers.is_over = True
         self.groups.clear()
         self.consumer_groups.clear()
+        return self._outbox.take()
 
 
 def _is_empty(group: ClassicGroup | ConsumerGroup) -> bool:

@@ -2,14 +2,14 @@
 effects, which a pump executes in order, one at a time.
 
 A step is `step(input, now_ms)`, or one method per input (`queue.on_lost(broker_id)`) where an
-object per input would cost more than the step. If inputs also return a value (`claim` of a producer
-id) or pass several objects (a group shard), the rules gather the effects of a step, and
-`take_effects` returns its list. Executing an effect may cause the next input at once (an available
-response, a failed send): the rules see that input at once, and its effects are queued behind the
-earlier ones.
+object per input would cost more than the step. An input with a value of its own (`claim` of a
+producer id, `leave` of a group) returns it with the effects. Executing an effect may cause the next
+input at once (an available response, a failed send): the rules see that input at once, and its
+effects are queued behind the earlier ones.
 
 Two shells have a runner of their own, because effects of theirs hold back all later ones until they
-are durable: `kraftsim.raft.raft_node` and `kraftsim.zookeeper.server`.
+are durable: `kraftsim.raft.raft_node`, where `take_effects` returns those of all inputs since the
+last call, and `kraftsim.zookeeper.server`.
 """
 
 from collections import deque

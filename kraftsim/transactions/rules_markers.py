@@ -29,7 +29,7 @@ from protocol.errors import ErrorCode
 #
 # Inputs: a transaction is prepared (`add`), a broker has responded (`on_answer`) or not
 # (`on_lost`), the backoff or a metadata change (`retry`), another broker leads a partition of
-# `__transaction_state` (`forget_shard`). The effects are in `take_effects`.
+# `__transaction_state` (`forget_shard`). All but the last return their effects.
 
 
 class NoLeader(Enum):

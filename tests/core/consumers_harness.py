@@ -76,8 +76,8 @@ class ConsumersHarness(GroupsHarness):
             **changed,
         }
         # arg-type: a dict of values of several types
-        self.shard.consumer_heartbeat(self._waiters, HeartbeatInput(**fields), self.now)  # type: ignore[arg-type]
-        self.settle()
+        asked = HeartbeatInput(**fields)  # type: ignore[arg-type]
+        self.settle(self.shard.consumer_heartbeat(self._waiters, asked, self.now))
         answer = self.answers[self._waiters]
         assert isinstance(answer, HeartbeatAnswer)
         return answer
@@ -162,8 +162,7 @@ class ConsumersHarness(GroupsHarness):
             other.shard.replay(batch)
         other.records, other.log = list(self.records), list(self.log)
         other.owned, other.epochs = dict(self.owned), dict(self.epochs)
-        other.shard.begin(other.now)
-        other.settle()
+        other.settle(other.shard.begin(other.now))
         return other
 
 

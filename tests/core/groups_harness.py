@@ -2,6 +2,8 @@
 replicated on command.
 """
 
+from typing import TypeVar
+
 from kraftsim.events.event import Event
 from kraftsim.groups.rules_classic_group import ClassicGroup
 from kraftsim.groups.rules_committing import (
@@ -12,6 +14,7 @@ from kraftsim.groups.rules_committing import (
 from kraftsim.groups.rules_offsets import (
     Append,
     CoordinatorRecord,
+    Effect,
     GroupReply,
     Stored,
     WritingProducer,
@@ -35,6 +38,7 @@ WALL_MS = 1_700_000_000_000
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
 GROUP = "g"
 PRODUCER_ID = 4000
+Value = TypeVar("Value")
 
 
 class GroupsHarness:
@@ -58,40 +62,43 @@ class GroupsHarness:
         """The current time."""
         return GroupMoment(self.now_ms, WALL_MS + self.now_ms)
 
-    def settle(self) -> None:
-        """Execute a decision."""
-        while effects := self.shard.outbox.take_effects():
-            for effect in effects:
-                if isinstance(effect, GroupReply):
-                    assert effect.waiter not in self.answers, "a request is answered once"
-                    self.answers[effect.waiter] = effect.answer
-                    continue
-                assert isinstance(effect, Append)
-                first_offset = len(self.records)
-                self.records += effect.records
-                self.log.append(
-                    batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer))
-                )
-                if effect.token is not None:
-                    self.held.append((effect.token, first_offset))
-                    if not self.holds_back:
-                        self.store()
+    def settle(self, effects: list[Effect]) -> None:
+        """Execute the effects of an input."""
+        for effect in effects:
+            if isinstance(effect, GroupReply):
+                assert effect.waiter not in self.answers, "a request is answered once"
+                self.answers[effect.waiter] = effect.answer
+                continue
+            assert isinstance(effect, Append)
+            first_offset = len(self.records)
+            self.records += effect.records
+            self.log.append(
+                batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer))
+            )
+            if effect.token is not None:
+                self.held.append((effect.token, first_offset))
+                if not self.holds_back:
+                    self.store()
+
+    def settled(self, outcome: tuple[Value, list[Effect]]) -> Value:
+        """Execute the effects of an input, and return its value."""
+        value, effects = outcome
+        self.settle(effects)
+        return value
 
     def store(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
         """Complete one of the waiting appends with a result."""
         token, first_offset = (
             self.held[index] if error is ErrorCode.REQUEST_TIMED_OUT else self.held.pop(index)
         )
-        self.shard.outbox.stored(token, Stored(error, first_offset, self.now))
-        self.settle()
+        self.settle(self.shard.on_stored(token, Stored(error, first_offset, self.now)))
 
     def pass_time(self, milliseconds: int) -> None:
         """Advance the time, deadline by deadline."""
         until_ms = self.now_ms + milliseconds
         while (next_ms := self.shard.timers.next_ms) is not None and next_ms <= until_ms:
             self.now_ms = max(next_ms, self.now_ms)
-            self.shard.on_wake(self.now)
-            self.settle()
+            self.settle(self.shard.on_wake(self.now))
         self.now_ms = until_ms
 
     # Requests
@@ -129,8 +136,8 @@ class GroupsHarness:
             **changed,
         }
         # arg-type: a dict of values of several types
-        self.shard.join(self._waiters, JoinInput(**fields), self.now)  # type: ignore[arg-type]
-        self.settle()
+        asked = JoinInput(**fields)  # type: ignore[arg-type]
+        self.settle(self.shard.join(self._waiters, asked, self.now))
         return self._waiters
 
     def joined(self, waiter: int) -> JoinAnswer:
@@ -151,8 +158,7 @@ class GroupsHarness:
             protocol_name=None,
             assignments={name.replace("_", "-"): share for name, share in shares.items()},
         )
-        self.shard.sync(self._waiters, asked, self.now)
-        self.settle()
+        self.settle(self.shard.sync(self._waiters, asked, self.now))
         return self._waiters
 
     def synced(self, waiter: int) -> SyncAnswer:
@@ -163,12 +169,11 @@ class GroupsHarness:
 
     def heartbeat(self, member_id: str, generation_id: int) -> ErrorCode:
         """Send a heartbeat."""
-        return self.shard.heartbeat(GROUP, member_id, None, generation_id, self.now)
+        return self.settled(self.shard.heartbeat(GROUP, member_id, None, generation_id, self.now))
 
     def leave(self, member_id: str, instance: str | None = None) -> None:
         """Let a member leave."""
-        self.shard.leave(GROUP, [(member_id, instance)], self.now)
-        self.settle()
+        self.settled(self.shard.leave(GROUP, [(member_id, instance)], self.now))
 
     def commit(
         self,
@@ -194,8 +199,7 @@ class GroupsHarness:
             retention_ms=retention_ms,
             offsets=[row],
         )
-        self.shard.commit(self._waiters, asked, self.now, version)
-        self.settle()
+        self.settle(self.shard.commit(self._waiters, asked, self.now, version))
         return self._waiters
 
     def commit_in_transaction(
@@ -228,8 +232,7 @@ class GroupsHarness:
                 )
             ],
         )
-        self.shard.commit_in_transaction(self._waiters, asked, self.now)
-        self.settle()
+        self.settle(self.shard.commit_in_transaction(self._waiters, asked, self.now))
         return self._waiters
 
     def end_transaction(self, *, commits: bool, producer_id: int = PRODUCER_ID) -> None:
@@ -295,8 +298,7 @@ class GroupsHarness:
         for batch in self.log:
             other.shard.replay(batch)
         other.records, other.log = list(self.records), list(self.log)
-        other.shard.begin(other.now)
-        other.settle()
+        other.settle(other.shard.begin(other.now))
         return other
 
 

@@ -148,8 +148,7 @@ def test_offsets_of_an_empty_group_expire_with_the_group() -> None:
     harness.shard.expire_offsets(harness.now)
     assert harness.committed() == 5
     harness.pass_time(1)
-    harness.shard.expire_offsets(harness.now)
-    harness.settle()
+    harness.settle(harness.shard.expire_offsets(harness.now))
     assert GROUP not in harness.shard.groups
     assert GROUP not in harness.reloaded().shard.groups, "tombstones were written"
 
@@ -160,8 +159,7 @@ def test_offset_with_its_own_retention_expires_by_it() -> None:
     harness.commit(5, retention_ms=1000)
     harness.commit(6, partition=1)
     harness.pass_time(1000)
-    harness.shard.expire_offsets(harness.now)
-    harness.settle()
+    harness.settle(harness.shard.expire_offsets(harness.now))
     other = harness.reloaded()
     assert [(each.committed(0), each.committed(1)) for each in (harness, other)] == [(None, 6)] * 2
 
@@ -171,22 +169,21 @@ def test_deleted_offsets_and_groups_stay_deleted_after_failover() -> None:
     harness.stable("1")
     for partition in (0, 1):
         harness.commit(5, member_id="c-1", generation_id=1, partition=partition)
-    assert harness.shard.delete(GROUP, harness.now) is ErrorCode.NON_EMPTY_GROUP
+    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NON_EMPTY_GROUP
     harness.leave("c-1")
-    assert harness.shard.delete_offsets(GROUP, [("t", 0)], harness.now) == [ErrorCode.NONE]
-    harness.settle()
+    assert harness.settled(harness.shard.delete_offsets(GROUP, [("t", 0)], harness.now)) == [
+        ErrorCode.NONE
+    ]
     other = harness.reloaded()
     assert [(each.committed(0), each.committed(1)) for each in (harness, other)] == [(None, 5)] * 2
-    assert harness.shard.delete(GROUP, harness.now) is ErrorCode.NONE
-    harness.settle()
+    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NONE
     assert not harness.reloaded().shard.groups
-    assert harness.shard.delete(GROUP, harness.now) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_deleted_topics_are_removed() -> None:
     harness = GroupsHarness()
     harness.commit(5)
-    harness.shard.forget_topics(lambda topic: topic != "t", harness.now)
-    harness.settle()
+    harness.settle(harness.shard.forget_topics(lambda topic: topic != "t", harness.now))
     assert harness.committed() is None
     assert not harness.reloaded().shard.groups

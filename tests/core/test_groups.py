@@ -219,7 +219,7 @@ def test_static_member_is_kept_through_a_rebalance_until_its_session_ends() -> N
     harness.join(fresh="3")
     harness.join("1-1", instance="1")
     for _ in range(REBALANCE_MS // 5000):
-        harness.shard.heartbeat(GROUP, "2-2", "2", 1, harness.now)
+        harness.settled(harness.shard.heartbeat(GROUP, "2-2", "2", 1, harness.now))
         harness.pass_time(5000)
     assert harness.member_ids == ["1-1", "2-2", "c-3"]
     assert harness.group.generation_id == 2
@@ -276,7 +276,6 @@ def test_waiting_members_are_redirected_at_coordinator_failover() -> None:
     harness = GroupsHarness()
     harness.stable("1")
     waiter = harness.join(fresh="2")
-    harness.shard.end(harness.now)
-    harness.settle()
+    harness.settle(harness.shard.end(harness.now))
     assert harness.joined(waiter).error is ErrorCode.NOT_COORDINATOR
     assert not harness.shard.groups

@@ -7,11 +7,11 @@ from pathlib import Path
 PRODUCT = Path(__file__).parents[2] / "kraftsim"
 TESTS = Path(__file__).parent
 STEPS = {"step", "on_wake", "take_effects"}
-"""One of these methods tells such a class: `on_wake` a source of producer ids."""
+"""One of these methods tells such a class: `on_wake` a source of producer ids, and a shard."""
 CONVERSATIONS = {"rules_authentication"}
 """Modules whose steps are the messages of a login, which KIPs and RFCs define in tables."""
 
-PARTS_OF_A_SHARD = {"Outbox", "ConsumerGroups"}
+PARTS_OF_A_SHARD = {"ConsumerGroups"}
 
 
 def steppers() -> set[str]:

@@ -225,8 +225,7 @@ def test_offset_with_a_pending_replacement_does_not_expire() -> None:
     harness.commit(5)
     harness.commit_in_transaction(7)
     harness.pass_time(RETENTION_MS)
-    harness.shard.expire_offsets(harness.now)
-    harness.settle()
+    harness.settle(harness.shard.expire_offsets(harness.now))
     assert harness.committed() == 5
     harness.end_transaction(commits=True)
     harness.shard.expire_offsets(harness.now)
@@ -239,12 +238,13 @@ def test_offset_deleted_during_its_transaction_never_takes_effect(how: str) -> N
     harness.commit_in_transaction(7)
     match how:
         case "offset":
-            assert harness.shard.delete_offsets(GROUP, [("t", 0)], harness.now) == [ErrorCode.NONE]
+            assert harness.settled(
+                harness.shard.delete_offsets(GROUP, [("t", 0)], harness.now)
+            ) == [ErrorCode.NONE]
         case "group":
-            assert harness.shard.delete(GROUP, harness.now) is ErrorCode.NONE
+            assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NONE
         case _:
-            harness.shard.forget_topics(lambda topic: False, harness.now)
-    harness.settle()
+            harness.settle(harness.shard.forget_topics(lambda topic: False, harness.now))
     harness.end_transaction(commits=True)
     assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [
         None,

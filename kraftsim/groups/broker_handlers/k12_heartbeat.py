@@ -22,14 +22,15 @@ def handle(broker: GroupsBroker, call: Call) -> Answer:
         return HeartbeatResponse(
             error_code=ErrorCode.NONE if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else led
         )
-    error = led.shard.heartbeat(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        led.now(),
+    error = led.settled(
+        led.shard.heartbeat(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            led.now(),
+        )
     )
-    led.settle()
     return HeartbeatResponse(error_code=error)
 
 

@@ -28,8 +28,7 @@ def handle(broker: GroupsBroker, call: Call) -> Answer:
     ]
     if call.api_version < FIRST_VERSION_WITH_MEMBERS:
         members = [(request.member_id, None)]
-    errors = led.shard.leave(request.group_id, members, led.now())
-    led.settle()
+    errors = led.settled(led.shard.leave(request.group_id, members, led.now()))
     if isinstance(errors, ErrorCode):
         return LeaveGroupResponse(error_code=errors)
     if call.api_version < FIRST_VERSION_WITH_MEMBERS:

@@ -33,8 +33,7 @@ def _delete(broker: GroupsBroker, group_id: str) -> ErrorCode:
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return led
-    error = led.shard.delete(group_id, led.now())
-    led.settle()
+    error = led.settled(led.shard.delete(group_id, led.now()))
     return error
 
 

@@ -27,8 +27,7 @@ def handle(broker: GroupTopicsBroker, call: Call) -> Answer:
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
     known = [partition for partition in asked if broker.image.partition(*partition) is not None]
-    errors = led.shard.delete_offsets(request.group_id, known, led.now())
-    led.settle()
+    errors = led.settled(led.shard.delete_offsets(request.group_id, known, led.now()))
     if isinstance(errors, ErrorCode):
         return OffsetDeleteResponse(error_code=errors)
     found = dict(zip(known, errors, strict=True))
