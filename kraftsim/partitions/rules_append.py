@@ -476,7 +476,8 @@ def converted_records(
             log_format=rules.log_format,
         )
         batch = RecordBatch(assigned.data)
-        assert batch.size_bytes == len(assigned.data), (
+        is_all = batch.size_bytes == len(assigned.data)
+        assert is_all and batch.last_offset == assigned.last_offset, (
             "a log of format 2 appends one batch at a time"
         )
         refusal = refuse_single_records(batch, rules, place) if rules.validates_records else None
