@@ -1,29 +1,111 @@
-"""Some clients are connected to a ZooKeeper follower that lags: they read stale data, and watches
-fire late.
+"""Faults of ZooKeeper as its clients see it: late answers, old answers, and sessions that expire.
 
-ZooKeeper's guarantees for each client hold: its write is answered once the follower has applied it,
-and its later reads are not older; `sync` waits for all committed changes. But two clients may see
-different states, and one may not see a change that the other reports. A client that reconnects gets
-a server that does not lag.
-Source: ZooKeeper Programmer's Guide (consistency guarantees: "simultaneously consistent
-cross-client views" is the one it does not give).
+A server of an ensemble answers reads from its own tree, which may lag behind what another server
+has committed, and a client may be connected to any of them. A session expires by ZooKeeper's
+decision, not by the client's: its ephemeral znodes are gone before the client knows. A controller
+may therefore act only together with a check of its controller epoch, and a broker must register
+again. The faults of its process and its disk are those of any node.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.lab.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.lab.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
+from kraftsim.lab.faults.field import SERVER_PREFIX, Condition, SocketInjection, links_of
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.zookeeper_servers import intercept, later
+from kraftsim.lab.faults.zookeeper_servers import intercept, later, server_of
 from kraftsim.zookeeper.connection import ZookeeperConnection
 from kraftsim.zookeeper.rules_keeper import KeeperStep, Replica
 from kraftsim.zookeeper.server import ZookeeperServer
 from protocol.codec.message_codec import compiled
+from protocol.zookeeper.kafka_znodes import CONTROLLER
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.sessions import ZookeeperRequestHeader
 from protocol.zookeeper.znodes import PathOnly
 
 MS_PER_SECOND: Final = 1000
+
+
+class SlowAnswers:
+    """Implements `kraftsim.lab.faults.zookeeper_servers.ServersBetween`."""
+
+    def __init__(
+        self, server: ZookeeperServer, delay_seconds: float, record_effect: Callable[[str], None]
+    ) -> None:
+        self._server = server
+        self._delay_seconds = delay_seconds
+        self._bite = record_effect
+        self._waiting: list[list[KeeperStep]] = []
+
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> KeeperStep | None:
+        """Serve a frame as usual."""
+        return self._server.step(connection, frame)
+
+    def tell(self, steps: list[KeeperStep]) -> None:
+        """Notify later."""
+        if any(step.frames for step in steps):
+            self._bite("an answer was delayed")
+        self._waiting.append(steps)
+        later(self._delay_seconds, self._notify_first)
+
+    async def leave(self) -> None:
+        """Deliver all delayed answers and notifications."""
+        self._server.front = self._server
+        while self._waiting:
+            self._notify_first()
+
+    def _notify_first(self) -> None:
+        if self._waiting and not self._server.is_dead:
+            self._server.tell(self._waiting.pop(0))
+
+
+def slow_zookeeper(injection: Injection) -> None:
+    """ZooKeeper's answers and watch notifications are delayed: all changes take long, and a client
+    whose wait exceeds its limit tries another server.
+
+    Answers stay in order. Over sockets a proxy delays what the server sends. With more than two
+    thirds of a session's time-out its client closes the connection, and reconnects with the same
+    session.
+
+    Delay every answer; it is effective with the first.
+    """
+    intercept(
+        injection,
+        lambda server: SlowAnswers(
+            server, injection.integer("delay_ms") / MS_PER_SECOND, injection.record_effect
+        ),
+    )
+
+
+async def slow_zookeeper_over_sockets(injection: SocketInjection) -> None:
+    """Delay in the proxy all that ZooKeeper servers send; without ZooKeeper it has no effect."""
+    nodes = injection.field.node_names
+    links = [
+        link
+        for name in nodes
+        if name.startswith(SERVER_PREFIX)
+        for link in links_of(f"{name}>*", nodes)
+    ]
+    await injection.while_it_lasts(
+        links, Condition(latency_ms=injection.integer("delay_ms")), injection.integer("duration_ms")
+    )
+
+
+SLOW_ZOOKEEPER = FaultKind(
+    name="slow-zookeeper",
+    title="a slow ZooKeeper",
+    family=Family.ZOOKEEPER,
+    inject=slow_zookeeper,
+    over_sockets=slow_zookeeper_over_sockets,
+    through_proxy=True,
+    modes=EVERYWHERE,
+    aim=Aim.ALL,
+    triggers_on=("time", "event", "state"),
+    params={"delay_ms": 500, "duration_ms": 5000},
+    draws={"delay_ms": Between(20, 5000), "duration_ms": Between(500, 8000)},
+)
+
+
 PERMILLE: Final = 1000
 READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.GET_CHILDREN_2)
 
@@ -155,9 +237,20 @@ def _path(frame: bytes) -> str | None:
     return found.path
 
 
-def inject(injection: Injection) -> None:
-    """Move so many of a thousand connected clients to the follower; it is effective when one reads
+def stale_znodes(injection: Injection) -> None:
+    """Some clients are connected to a ZooKeeper follower that lags: they read stale data, and
+    watches fire late.
+
+    ZooKeeper's guarantees for each client hold: its write is answered once the follower has applied
+    it, and its later reads are not older; `sync` waits for all committed changes. But two clients
+    may see different states, and one may not see a change that the other reports. A client that
+    reconnects gets a server that does not lag.
+
+    Move so many of a thousand connected clients to the follower; it is effective when one reads
     stale data, or is notified late.
+
+    Source: ZooKeeper Programmer's Guide (consistency guarantees: "simultaneously consistent
+    cross-client views" is the one it does not give).
     """
 
     def put(server: ZookeeperServer) -> LaggingFollower:
@@ -178,11 +271,11 @@ def inject(injection: Injection) -> None:
     intercept(injection, put)
 
 
-FAULT = FaultKind(
+STALE_ZNODES = FaultKind(
     name="stale-znodes",
     title="a lagging ZooKeeper follower",
     family=Family.ZOOKEEPER,
-    inject=inject,
+    inject=stale_znodes,
     aim=Aim.ALL,
     triggers_on=("time", "event", "state"),
     params={"lag_ms": 1000, "permille": 500, "duration_ms": 5000},
@@ -191,4 +284,56 @@ FAULT = FaultKind(
         "permille": Between(200, 1000),
         "duration_ms": Between(500, 8000),
     },
+)
+
+
+ANY_CONTROLLER, ANYBODY = "controller", "anybody"
+
+
+def session_loss(injection: Injection) -> None:
+    """ZooKeeper expires a session though its client is alive, as after a pause that was too long.
+
+    The client is notified at its next request: its ephemeral znodes are deleted, a controller loses
+    its role, and a broker has to register again. `whose` selects the session: that of the
+    controller, or of any client with an ephemeral znode.
+
+    Expire one session now.
+
+    Source: ZooKeeper Programmer's Guide (sessions), kafka.zookeeper.ZooKeeperClient.reinitialize,
+    KAFKA-5642.
+    """
+    found = server_of(injection)
+    if found is None:
+        return
+    host, server = found
+    znode = server.znode_state.tree.get(CONTROLLER)
+    sessions = [session for session, paths in server.znode_state.tree.ephemerals.items() if paths]
+    if injection.text("whose") == ANY_CONTROLLER and znode is not None and znode.owner in sessions:
+        sessions = [znode.owner]
+    if not sessions:
+        return
+    session = injection.random.choice(sorted(sessions))
+    injection.record_effect(
+        f"{len(server.znode_state.tree.ephemerals[session])} ephemeral znodes were deleted with "
+        f"session {session:#x}"
+    )
+    injection.simulation.spawn(host, server.end_session(session))
+
+
+SESSION_LOSS = FaultKind(
+    name="session-loss",
+    title="an expired ZooKeeper session",
+    family=Family.ZOOKEEPER,
+    inject=session_loss,
+    aim=Aim.ALL,
+    triggers_on=("time", "event", "state"),
+    params={"whose": ANYBODY},
+    draws={"whose": OneOf((ANY_CONTROLLER, ANYBODY))},
+)
+
+
+FAULTS = (
+    SLOW_ZOOKEEPER,
+    STALE_ZNODES,
+    SESSION_LOSS,
 )
