@@ -1,8 +1,8 @@
 """Who may lead an epoch of the metadata quorum: votes, and the majority that elects.
 
-A voter votes once in an epoch, has its vote on disk before it sends it, and asks (since 4.0) before
-it stands for election (since 4.0). A candidate leads only with the votes of a majority. So no epoch
-has two leaders, which is what everything else in the quorum relies on.
+A voter votes once in an epoch, has its vote on disk before it sends it, and asks before it stands
+for election (since 4.0). A candidate leads only with the votes of a majority. So no epoch has two
+leaders, which is what everything else in the quorum relies on.
 """
 
 from kraftsim.events.event import Event

@@ -1,15 +1,14 @@
-"""AddPartitionsToTxn: adds partitions to a transaction before they are written; brokers verify that
-they are in it (verify_only).
+"""Requests that add partitions to a transaction: those of topics, and that of a group's offsets.
 
-Up to version 3 the client is a producer with one transaction, since version 4 a broker with
-several. If one partition cannot be added, none is.
-Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTxnRequest.
+The coordinator must have them in its log before the producer writes to them: it sends markers to
+these partitions and to no others.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kraftsim.metadata.rules_topic_names import is_internal
+from kraftsim.groups.group_coordinator import GroupsBroker
+from kraftsim.metadata.rules_topic_names import GROUP_METADATA, is_internal
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from kraftsim.server.slices import Slices
@@ -30,10 +29,11 @@ from protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-FIRST_VERSION_WITH_FENCED: Final = 2
+ADD_PARTITIONS_TO_TXN_FIRST_VERSION_WITH_FENCED: Final = 2
 FIRST_VERSION_OF_BROKERS: Final = 4
-VERSION_OF_CLIENTS, VERSION_OF_BROKERS = 0, 2
+ADD_PARTITIONS_TO_TXN_VERSION_OF_CLIENTS, VERSION_OF_BROKERS = 0, 2
 """The transaction.version of the producer: brokers add partitions only on behalf of producers with
 version 2.
 """
@@ -44,8 +44,17 @@ class AddingBroker(TransactionsBroker, ImageBroker, RunningBroker, Protocol):
     """A broker that adds partitions to transactions."""
 
 
-def handle(broker: AddingBroker, call: Call) -> Answer | Deferred:
-    """Return a result for each partition once every transaction of the request is processed."""
+def handle_add_partitions_to_txn(broker: AddingBroker, call: Call) -> Answer | Deferred:
+    """AddPartitionsToTxn: adds partitions to a transaction before they are written; brokers verify
+    that they are in it (verify_only).
+
+    Up to version 3 the client is a producer with one transaction, since version 4 a broker with
+    several. If one partition cannot be added, none is.
+
+    Return a result for each partition once every transaction of the request is processed.
+
+    Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTxnRequest.
+    """
     request = call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
     transactions = (
@@ -103,10 +112,17 @@ def _serve(
 
     def on_added(error: ErrorCode) -> None:
         emit_refusal(broker.world, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, producer, error)
-        on_end(dict.fromkeys(partitions, error_in_version(error, call, FIRST_VERSION_WITH_FENCED)))
+        on_end(
+            dict.fromkeys(
+                partitions,
+                error_in_version(error, call, ADD_PARTITIONS_TO_TXN_FIRST_VERSION_WITH_FENCED),
+            )
+        )
 
     version = (
-        VERSION_OF_CLIENTS if call.api_version < FIRST_VERSION_OF_BROKERS else VERSION_OF_BROKERS
+        ADD_PARTITIONS_TO_TXN_VERSION_OF_CLIENTS
+        if call.api_version < FIRST_VERSION_OF_BROKERS
+        else VERSION_OF_BROKERS
     )
     broker.transactions.add(transactional_id, producer, partitions, version, on_added)
 
@@ -157,7 +173,7 @@ def _response(
     return AddPartitionsToTxnResponse(results_by_transaction=done)
 
 
-def refuse(call: Call, error: ErrorCode) -> Answer:
+def refuse_add_partitions_to_txn(call: Call, error: ErrorCode) -> Answer:
     """Return a response with the same error for everything."""
     request = call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
@@ -171,5 +187,65 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-SLICES = Slices(entries="transactions", rows="results_by_transaction")
-HANDLER = Handler(key=ApiKey.ADD_PARTITIONS_TO_TXN, handle=handle, refuse=refuse, slices=SLICES)
+ADD_PARTITIONS_TO_TXN_SLICES = Slices(entries="transactions", rows="results_by_transaction")
+ADD_PARTITIONS_TO_TXN = Handler(
+    key=ApiKey.ADD_PARTITIONS_TO_TXN,
+    handle=handle_add_partitions_to_txn,
+    refuse=refuse_add_partitions_to_txn,
+    slices=ADD_PARTITIONS_TO_TXN_SLICES,
+)
+
+
+ADD_OFFSETS_TO_TXN_FIRST_VERSION_WITH_FENCED: Final = 2
+ADD_OFFSETS_TO_TXN_VERSION_OF_CLIENTS: Final = 0
+
+
+class OffsetsAddingBroker(TransactionsBroker, GroupsBroker, RunningBroker, Protocol):
+    """A broker that adds the offsets of a group to transactions."""
+
+
+def handle_add_offsets_to_txn(broker: OffsetsAddingBroker, call: Call) -> Deferred:
+    """AddOffsetsToTxn: adds a group's partition of `__consumer_offsets` to a transaction.
+
+    Respond once the partition is in the transaction.
+
+    The group need not exist, and its id may be empty.
+
+    Source: KIP-98, KIP-588; kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
+    """
+    request = call.body
+    assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
+    later = Deferred()
+    transactional_id, producer = (
+        request.transactional_id,
+        (request.producer_id, request.producer_epoch),
+    )
+
+    def on_end(error: ErrorCode) -> None:
+        emit_refusal(broker.world, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, producer, error)
+        later.complete(
+            AddOffsetsToTxnResponse(
+                error_code=error_in_version(
+                    error, call, ADD_OFFSETS_TO_TXN_FIRST_VERSION_WITH_FENCED
+                )
+            )
+        )
+
+    partition = (GROUP_METADATA, broker.groups.partition_of(request.group_id))
+    broker.transactions.add(
+        transactional_id, producer, [partition], ADD_OFFSETS_TO_TXN_VERSION_OF_CLIENTS, on_end
+    )
+    return later
+
+
+ADD_OFFSETS_TO_TXN = Handler(
+    key=ApiKey.ADD_OFFSETS_TO_TXN,
+    handle=handle_add_offsets_to_txn,
+    refuse=lambda call, error: AddOffsetsToTxnResponse(error_code=error),
+)
+
+
+HANDLERS = (
+    ADD_PARTITIONS_TO_TXN,
+    ADD_OFFSETS_TO_TXN,
+)
