@@ -21,6 +21,7 @@ TEXTS: dict[str, Callable[[Any], str | None]] = {
     "bugs": lambda bug: bug.about,
     "faults": lambda kind: kind.inject.__doc__,
     "invariants": lambda invariant: invariant.check.__doc__,
+    "releases": lambda release: release.about,
 }
 """Kind -> the text about an entry of a file with several; a file with one has it as docstring."""
 

@@ -12,8 +12,8 @@ def columns(release: Release) -> tuple[str, ...]:
         for name, has in (("zookeeper", release.has_zookeeper_mode), ("kraft", release.has_kraft))
         if has
     ]
-    sentence = first_sentence(f"kraftsim.releases.r{release.name.replace('.', '_')}")
-    return release.name, release.patch, ",".join(modes), release.metadata_version_name, sentence
+    about = first_sentence(release.about)
+    return release.name, release.patch, ",".join(modes), release.metadata_version_name, about
 
 
 def as_json(release: Release) -> dict[str, object]:
