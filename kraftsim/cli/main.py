@@ -51,6 +51,12 @@ VERBS = {
     "new": "Write a template for a new API, scenario, invariant, fault or bug.",
     "doctor": "Check this machine for Java, Spark and other requirements, or check one node.",
 }
+MODULES = {
+    "run_analysis": ("ingest", "analyze", "report", "trail"),
+    "failing_run": ("replay", "shrink", "diff"),
+    "running_cluster": ("kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
+}
+"""Modules with several verbs; any other verb has a module of its name."""
 EPILOG = """\b
 Examples:
   kraftsim up --controllers 1 --brokers 3 --port 9092 --data runs/first
@@ -70,7 +76,7 @@ class ReaderGone(Exception):
 
 
 class VerbsOnDemand(click.Group):
-    """A group that knows the names and help lines of its verbs, and imports `kraftsim.cli.VERB`
+    """A group that knows the names and help lines of its verbs, and imports the module of a verb
     only for the verb in use.
     """
 
@@ -86,9 +92,10 @@ class VerbsOnDemand(click.Group):
             cmd_name = former_names.present_name(former_names.VERBS, cmd_name, "command")
         if cmd_name not in VERBS:
             return None
-        verb = getattr(importlib.import_module(f"kraftsim.cli.{cmd_name}"), cmd_name)
+        module = next((name for name, verbs in MODULES.items() if cmd_name in verbs), cmd_name)
+        verb = getattr(importlib.import_module(f"kraftsim.cli.{module}"), cmd_name)
         assert isinstance(verb, click.Command), (
-            f"kraftsim.cli.{cmd_name} must define the command {cmd_name}"
+            f"kraftsim.cli.{module} must define the command {cmd_name}"
         )
         return verb
 

@@ -1,8 +1,9 @@
-"""`kraftsim shrink`: removes everything from a failing run that it does not need to fail in the
-same way.
+"""The verbs for a run that failed: replay it exactly, shrink it to what it needs to fail, and find
+the first event at which two runs differ.
 """
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftsim.cli.failure import Failure, fail
+from kraftsim.cli.failure import VIOLATED, Failure, fail
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     json_option,
     parse_settings,
     parse_workload,
+    print_lines,
     scenario_release_option,
     scenario_size_options,
     settings_option,
@@ -28,6 +30,69 @@ if TYPE_CHECKING:
     from kraftsim.lab.campaign.campaign_job import Terms
     from kraftsim.lab.explore.request import RunRequest
     from kraftsim.lab.explore.shrink import Progress
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim replay runs/seven
+  kraftsim replay runs/seven/replay.json --out runs/seven-again
+  kraftsim replay runs/seven --check
+  kraftsim replay runs/seven --without-bugs --out runs/seven-sound
+  kraftsim diff runs/seven runs/seven-sound"""
+)
+@click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Compare the event logs with those of the first run, and print the first event that "
+    "differs.",
+)
+@click.option("--without-bugs", is_flag=True, help="Run it without the bugs that --bug injected.")
+@click.option(
+    "--out",
+    type=DIRECTORY,
+    default=None,
+    help="Directory for run.json, event logs and disks of this run.",
+)
+@json_option
+def replay(
+    file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None
+) -> int:
+    """Repeat a run from its replay.json.
+
+    Exits 1 if an invariant was violated. With --check it exits 0 if both runs are the same, and 1
+    if they differ.
+    """
+    from msgspec import structs
+
+    from kraftsim.lab.explore.replay import read_replay
+    from kraftsim.lab.explore.replay_check import check_replay, rerun
+
+    try:
+        found = read_replay(file)
+        if without_bugs:
+            found = structs.replace(found, bugs=())
+        if not check:
+            result = rerun(found, out)
+            print_lines(result)
+            write_json(json_file, result)
+            return VIOLATED if result.violations else 0
+        with tempfile.TemporaryDirectory() as temporary:
+            checked = check_replay(
+                found,
+                recorded=file if file.is_dir() else file.parent,
+                out=out or Path(temporary) / "again",
+            )
+    except (KeyError, ValueError, OSError, RuntimeError) as trouble:
+        fail(trouble)
+    print_lines(checked)
+    write_json(json_file, checked)
+    if checked.events_sha256 is None:
+        raise Failure(
+            "--check needs a run in virtual time (--mode sim): other runs are not deterministic"
+        )
+    return 0 if checked.is_same else VIOLATED
 
 
 @click.command(
@@ -181,3 +246,43 @@ def _progress_output() -> "Iterator[Callable[[Progress], None] | None]":
                 f"{max(progress.budget_seconds - progress.cpu_seconds, 0):.0f} left of the budget"
             )
         )
+
+
+RUN = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim diff runs/seven runs/seven-again
+  kraftsim diff runs/seven runs/eight --node controller-101 --context 10"""
+)
+@click.argument("run_a", type=RUN)
+@click.argument("run_b", type=RUN)
+@click.option(
+    "--context",
+    default=5,
+    show_default=True,
+    help="Number of common events to print before the difference.",
+)
+@click.option(
+    "--node", "nodes", multiple=True, metavar="NAME", help="Compare this node only. Repeatable."
+)
+@json_option
+def diff(
+    run_a: Path, run_b: Path, context: int, nodes: tuple[str, ...], json_file: Path | None
+) -> int:
+    """Compare the event logs of two runs and print the first event that differs, with node and
+    virtual time.
+
+    Exits 0 if the runs are the same and 1 if they differ, even if only in times.
+    """
+    from kraftsim.lab.explore.divergence import compare
+
+    try:
+        found = compare(run_a, run_b, context=context, nodes=nodes)
+    except (ValueError, OSError) as trouble:
+        fail(trouble)
+    print_lines(found)
+    write_json(json_file, found)
+    return 0 if found.is_empty else VIOLATED
