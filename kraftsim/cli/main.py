@@ -54,7 +54,7 @@ VERBS = {
 MODULES = {
     "run_analysis": ("ingest", "analyze", "report", "trail"),
     "failing_run": ("replay", "shrink", "diff"),
-    "running_cluster": ("kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
+    "running_cluster": ("down", "kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
 }
 """Modules with several verbs; any other verb has a module of its name."""
 EPILOG = """\b

@@ -1,8 +1,8 @@
 """The verbs that act on a running cluster: kill, restart, pause and resume its nodes, isolate and
-slow their links, and heal.
+slow their links, heal, and stop it.
 
-Each sends one command to the process of `kraftsim up` (`kraftsim.cluster.manual_faults`) and prints
-what it did. Targets are names, patterns, or `leader`; network faults need `up --proxy`.
+All but `down` send one command to the process of `kraftsim up` (`kraftsim.cluster.manual_faults`)
+and print what it did. Targets are names, patterns, or `leader`; network faults need `up --proxy`.
 """
 
 from collections.abc import Callable
@@ -219,3 +219,17 @@ def heal(nodes: tuple[str, ...], data: Path) -> None:
     Held bytes are delivered. Paused and killed nodes stay so: see `kraftsim resume` and `restart`.
     """
     carry_out(data, "heal", nodes)
+
+
+@click.command(epilog="\b\nExample:\n  kraftsim down --data runs/first")
+@data_option
+def down(data: Path) -> None:
+    """Stop a cluster that `up --detach` started: brokers first, then controllers, each cleanly."""
+    from kraftsim.cluster.readiness import ClusterFailed
+    from kraftsim.cluster.supervise import down as bring_down
+
+    try:
+        stopped = bring_down(data)
+    except (ClusterFailed, FileNotFoundError) as trouble:
+        fail(trouble)
+    click.echo(f"{stopped} nodes stopped")

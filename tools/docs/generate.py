@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.cli.fault_kinds import families
+from kraftsim.cli.kind_tables import families
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.scenario_table import all_facts

@@ -249,7 +249,7 @@ def files() -> str:
     lines = ["# Files of a log directory\n", "`kraftsim dump` prints them. [All APIs](index.md).\n"]
     folder = Path(importlib.import_module("protocol.storage").__file__ or "").parent
     for file in sorted(folder.glob("*.py")):
-        if file.stem in ("__init__", "malformed_file", "java_integers"):
+        if file.stem in ("__init__", "java_integers"):
             continue
         summary, rest, source = _paragraphs(
             importlib.import_module(f"protocol.storage.{file.stem}").__doc__

@@ -1,5 +1,4 @@
-"""Requests that reassign partitions to other replicas, and that list what is in progress (KIP-455).
-"""
+"""Requests that reassign partitions to other replicas, and list what is in progress (KIP-455)."""
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.controller_deciding import decide

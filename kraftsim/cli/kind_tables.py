@@ -1,11 +1,13 @@
-"""The description of each kind of fault, for `kraftsim list faults` and for the catalogue in the
+"""The descriptions of fault kinds and of releases, for `kraftsim list` and for the catalogue in the
 documentation.
 """
 
 from dataclasses import dataclass
 
-from kraftsim.cli.kinds import listing
+from kraftsim.cli.kinds import first_sentence, listing
 from kraftsim.lab.faults.fault import FAULTS, Aim, Between, Family, FaultKind, OneOf, Value
+from kraftsim.releases.release import Release
+from protocol.api_keys import ApiKey
 
 AIMS = {Aim.HOST: "a host", Aim.LINK: "links", Aim.ALL: "the whole cluster"}
 
@@ -78,3 +80,47 @@ def _param(name: str, usual: Value, draw: Between | OneOf | None) -> str:
 
 def _text(value: Value) -> str:
     return "any" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def release_columns(release: Release) -> tuple[str, ...]:
+    """Return line, patch, modes, newest level, and summary."""
+    modes = [
+        name
+        for name, has in (("zookeeper", release.has_zookeeper_mode), ("kraft", release.has_kraft))
+        if has
+    ]
+    about = first_sentence(release.about)
+    return release.name, release.patch, ",".join(modes), release.metadata_version_name, about
+
+
+def release_as_json(release: Release) -> dict[str, object]:
+    """Return everything: `apis` by listener, each API with its first and last version."""
+    listeners = {
+        "zkBroker": release.zookeeper_apis,
+        "broker": release.broker_apis,
+        "controller": release.controller_apis,
+    }
+    return {
+        "name": release.name,
+        "about": release_columns(release)[-1],
+        "patch": release.patch,
+        "newest_level": release.metadata_version_name,
+        "features": {name: list(levels) for name, levels in release.supported_features.items()},
+        "traits": [
+            {
+                "name": trait.name,
+                "why": trait.why,
+                "since": trait.since_release or trait.since_level,
+            }
+            for trait in release.traits
+        ],
+        "apis": {
+            listener: {_name(key): list(versions) for key, versions in apis.items()}
+            for listener, apis in listeners.items()
+            if apis
+        },
+    }
+
+
+def _name(key: ApiKey) -> str:
+    return "".join(word.capitalize() for word in key.name.split("_"))
