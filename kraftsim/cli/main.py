@@ -69,6 +69,14 @@ Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 
 failed."""
 
 
+def command_of(verb: str) -> click.Command:
+    """Import the module of a verb and return its command."""
+    module = next((name for name, verbs in MODULES.items() if verb in verbs), verb)
+    command = getattr(importlib.import_module(f"kraftsim.cli.{module}"), verb)
+    assert isinstance(command, click.Command), f"kraftsim.cli.{module} must define {verb}"
+    return command
+
+
 class ReaderGone(Exception):
     """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which here
     means a violated invariant.
@@ -92,12 +100,7 @@ class VerbsOnDemand(click.Group):
             cmd_name = former_names.present_name(former_names.VERBS, cmd_name, "command")
         if cmd_name not in VERBS:
             return None
-        module = next((name for name, verbs in MODULES.items() if cmd_name in verbs), cmd_name)
-        verb = getattr(importlib.import_module(f"kraftsim.cli.{module}"), cmd_name)
-        assert isinstance(verb, click.Command), (
-            f"kraftsim.cli.{module} must define the command {cmd_name}"
-        )
-        return verb
+        return command_of(cmd_name)
 
     def make_context(
         self,
