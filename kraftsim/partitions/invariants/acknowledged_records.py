@@ -6,19 +6,19 @@ run. What retention, compaction or an unclean election removed is not lost.
 
 from kraftsim.clients.events import RecordAcknowledged, RecordSent
 from kraftsim.events.event import Event
-from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
-from kraftsim.invariants.overtaken_beginnings import (
+from kraftsim.invariants.permitted_losses import (
+    CLEANED_UNTIL,
+    CLEANED_WATCHES,
     OVERTAKEN,
     OVERTAKEN_WATCHES,
-    OvertakenBeginnings,
-    not_overtaken,
-)
-from kraftsim.invariants.unclean_elections import (
     UNCLEAN,
     UNCLEAN_WATCHES,
+    CleanedLogs,
+    OvertakenBeginnings,
     UncleanElections,
     not_lost,
+    not_overtaken,
 )
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.partitions.events import FinalLog, FinalRecord, ReplicaInSync

@@ -9,7 +9,7 @@ predecessor acknowledged.
 from kraftsim.clients.events import RecordRead
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
-from kraftsim.invariants.unclean_elections import RECOVERING, UNCLEAN, UncleanElections
+from kraftsim.invariants.permitted_losses import RECOVERING, UNCLEAN, UncleanElections
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.metadata.events import PartitionChanged
 from kraftsim.partitions.events import (

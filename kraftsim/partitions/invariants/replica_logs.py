@@ -8,9 +8,14 @@ everywhere, and a new leader has what was committed before it.
 from collections.abc import Iterator
 
 from kraftsim.events.event import Event
-from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
-from kraftsim.invariants.unclean_elections import UNCLEAN, UncleanElections
+from kraftsim.invariants.permitted_losses import (
+    CLEANED_WATCHES,
+    UNCLEAN,
+    CleanedLogs,
+    UncleanElections,
+    cleaned,
+)
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.metadata.events import PartitionChanged
 from kraftsim.partitions.events import (

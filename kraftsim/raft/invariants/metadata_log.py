@@ -9,7 +9,7 @@ is on disk is there after a restart. These are the log properties of Raft (Ongar
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultInjected
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
-from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
+from kraftsim.invariants.permitted_losses import SPOILT_CTE, SpoiltDisks
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.metadata.events import ControllerElected, MetadataAppended
 from kraftsim.migration.events import MetadataCopyForgotten

@@ -10,7 +10,7 @@ from typing import Final
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultInjected, RunStarted
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
-from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
+from kraftsim.invariants.permitted_losses import SPOILT_CTE, SpoiltDisks
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.migration.events import MetadataCopyForgotten
 from kraftsim.raft.events import (

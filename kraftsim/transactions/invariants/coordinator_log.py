@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from kraftsim.events.event import Event
 from kraftsim.events.runs import Settled
-from kraftsim.invariants.cleaned_logs import (
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.permitted_losses import (
     CLEANED_UNTIL,
     CLEANED_WATCHES,
     TRANSACTION_TOPIC,
     CleanedLogs,
 )
-from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.partitions.events import FinalTransaction
 from kraftsim.transactions.events import (

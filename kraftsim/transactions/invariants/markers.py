@@ -12,13 +12,13 @@ from kraftsim.clients.events_transactions import (
 )
 from kraftsim.events.event import Event
 from kraftsim.events.runs import Settled
-from kraftsim.invariants.cleaned_logs import (
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.permitted_losses import (
     CLEANED_UNTIL,
     CLEANED_WATCHES,
     TRANSACTION_TOPIC,
     CleanedLogs,
 )
-from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.partitions.events import BatchAppended, FinalBatch, FinalMarker, FinalTransaction
 from kraftsim.transactions.events import TransactionLoaded, TransactionStateChanged
