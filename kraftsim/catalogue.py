@@ -1,8 +1,8 @@
-"""One object per file: finds the files of a kind by name and imports them on demand.
+"""Finds the entries of a kind in the files of a package, and imports them on demand.
 
-A scenario, an invariant, a fault, a bug, a release, a handler, a chapter: each is one file that
-exports one object. Each object is found by its file name, and a file that exports nothing, or
-something else, is an error as soon as the catalogue is read.
+Scenarios, invariants, faults, bugs, releases, handlers, chapters: a file exports one of them, or
+several that belong together. Nothing else lists them: a file that exports nothing, or something
+else, is an error as soon as the catalogue is read.
 """
 
 import difflib
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
 from typing import Generic, TypeVar
 
 from kraftsim.former_names import present_name
@@ -24,12 +25,13 @@ NEAR_MAX = 3
 
 
 class CatalogueError(TypeError):
-    """A file of a catalogue that does not export exactly one object of the kind."""
+    """A file of a catalogue that does not export what it defines, or nothing of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue(Generic[Entry]):
-    """The entries of `package`: modules that export an object of `kind` under the name `export`.
+    """The entries of `package`: modules that export an object of `kind` under the name `export`, or
+    several in a tuple under that name with an S.
 
     An asterisk in the name of the package stands for one of its parts: `kraftsim.*.broker_handlers`
     are the packages of that name in all folders of `kraftsim`. The module that defines the kind,
@@ -52,37 +54,40 @@ class Catalogue(Generic[Entry]):
         """Return the full name of the module of a file."""
         return _modules_in(self.package)[file]
 
-    def load(self, file: str) -> Entry:
-        """Import one file and return its entry.
+    def entries(self, file: str) -> tuple[Entry, ...]:
+        """Import one file and return its entries, in the order of its tuple.
 
         Raises CatalogueError if the file exports anything else.
         """
         place = self.module(file)
         module = importlib.import_module(place)
-        entry = getattr(module, self.export, None)
-        if not isinstance(entry, self.kind):
-            raise CatalogueError(f"{place} must export one {self.kind.__name__} as {self.export}")
+        found = self._exported(module)
+        if not found or not all(isinstance(entry, self.kind) for entry in found):
+            raise CatalogueError(
+                f"{place} must export one {self.kind.__name__} as {self.export}, or several in a "
+                f"tuple {self.export}S"
+            )
         others = [
             name
             for name, value in vars(module).items()
-            if isinstance(value, self.kind) and value is not entry and not self._is_borrowed(value)
+            if isinstance(value, self.kind)
+            and not any(value is entry for entry in found)
+            and not self._is_borrowed(value)
         ]
         if others:
             raise CatalogueError(
-                f"{place} exports {', '.join(sorted(others))} beside "
-                f"{self.export}: one file, one {self.kind.__name__}"
+                f"{place} exports {', '.join(sorted(others))} beside {self.export}: name all in a "
+                f"tuple {self.export}S"
             )
-        return entry
+        return found
 
     def all(self) -> tuple[Entry, ...]:
-        """Import every entry and return them in the order of their files."""
-        return tuple(self.load(file) for file in self.files())
+        """Import every entry and return them in their order: see `with_files`."""
+        return tuple(entry for _, entry in self.with_files())
 
     def names(self) -> tuple[str, ...]:
-        """Return the entries' names, in the order of their files."""
-        return tuple(
-            entry_name(entry, file) for file in self.files() for entry in (self.load(file),)
-        )
+        """Return the entries' names, in their order."""
+        return tuple(entry_name(entry, file) for file, entry in self.with_files())
 
     def named(self, name: str) -> Entry:
         """Return the entry of a name ('-' and '_' are alike), importing no more files than needed.
@@ -92,10 +97,34 @@ class Catalogue(Generic[Entry]):
         """
         wanted = _as_file(present_name(self.former, name, self.kind.__name__.lower()))
         for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
-            entry = self.load(file)
-            if wanted in (file, _as_file(entry_name(entry, file))):
-                return entry
+            entries = self.entries(file)
+            for entry in entries:
+                if wanted == _as_file(entry_name(entry, file)):
+                    return entry
+            if wanted == file and len(entries) == 1:
+                return entries[0]
         raise KeyError(f"no {self.kind.__name__.lower()} is called {name}{self._instead(name)}")
+
+    def with_files(self) -> list[tuple[str, Entry]]:
+        """Import every entry and return it with its file: files with one entry are sorted by their
+        own name, the entries of others by theirs.
+
+        So it does not matter which of them share a file: schedules draw from this order.
+        """
+        found = [(file, self.entries(file)) for file in self.files()]
+        keyed = [
+            (file if len(entries) == 1 else _as_file(entry_name(entry, file)), file, entry)
+            for file, entries in found
+            for entry in entries
+        ]
+        return [(file, entry) for _, file, entry in sorted(keyed, key=lambda each: each[0])]
+
+    def _exported(self, module: ModuleType | None) -> tuple[Entry, ...]:
+        several = getattr(module, f"{self.export}S", None)
+        if isinstance(several, tuple):
+            return several
+        one = getattr(module, self.export, None)
+        return () if one is None else (one,)
 
     def _instead(self, name: str) -> str:
         """Return suggestions for an unknown name: all names if they are few, else the nearest and
@@ -113,7 +142,7 @@ class Catalogue(Generic[Entry]):
         delta of the previous one).
         """
         modules = (sys.modules.get(self.module(file)) for file in self.files())
-        return any(getattr(module, self.export, None) is value for module in modules)
+        return any(value is entry for module in modules for entry in self._exported(module))
 
     def _is_entry(self, file: str) -> bool:
         return (

@@ -1,6 +1,7 @@
-"""The one error of this package: bytes that are not a message, or an object that cannot be encoded.
+"""The errors of this package: bytes that are not a message or a file of Kafka, or an object that
+cannot be encoded.
 
-It names the API, the version, the field, and the byte, so that one log line can explain a closed
+They name the API, the version, the field, and the byte, so that one log line can explain a closed
 connection.
 """
 
@@ -34,3 +35,12 @@ class MalformedMessage(ValueError):
         path = f" at {self.path}" if self.path else ""
         position = "" if self.position is None else f" (byte {self.position})"
         return f"{subject}{version}{path}{position}: {self.reason}"
+
+
+class MalformedFile(MalformedMessage):
+    """`path` is the kind of file (`quorum-state`), not a path on disk: these modules do not access
+    files.
+    """
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(None, None, file, reason)

@@ -2,7 +2,9 @@
 
 This is the entry point for nodes and clients; on the hot path a frame costs one look-up and one
 fused codec. Bytes after a body are ignored, as Kafka does.
-Source: org.apache.kafka.common.requests.RequestHeader.parse, AbstractResponse.parseResponse,
+Source: RequestHeader.json, ResponseHeader.json; org.apache.kafka.common.protocol.ApiMessageType
+(requestHeaderVersion, responseHeaderVersion);
+org.apache.kafka.common.requests.RequestHeader.parse, AbstractResponse.parseResponse,
 ApiVersionsResponse.parse.
 """
 
@@ -17,16 +19,46 @@ from protocol.codec.declaration import LAST_VERSION
 from protocol.codec.fixed import fixed
 from protocol.codec.message_codec import Chunks, CompiledMessage, compiled, construct_of
 from protocol.codec.slow import tag_spans
-from protocol.headers import (
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_header_version,
-)
 from protocol.malformed import MalformedMessage
 from protocol.messages import registry
-from protocol.schema import Message, declaration_of, int32, structure
+from protocol.schema import Message, declaration_of, int16, int32, message, string, structure
 from protocol.utf8 import decode_string
+
+
+@message(kind="header", versions="0-2", flexible="2+")
+class RequestHeader:
+    """v1 has a client id, v2 tagged fields.
+
+    The client id never became compact: any node must be able to read any ApiVersions request.
+    """
+
+    request_api_key: int = int16()
+    request_api_version: int = int16()
+    correlation_id: int = int32()
+    client_id: str | None = string(since=1, nullable="1+", ignorable=True, flexible="none")
+
+
+@message(kind="header", versions="0-1", flexible="1+")
+class ResponseHeader:
+    """v1 has tagged fields."""
+
+    correlation_id: int = int32()
+
+
+def request_header_version(api_key: int, api_version: int, *, flexible: bool) -> int:
+    """Return the header version of a request; `flexible`: whether that request version is
+    flexible.
+    """
+    if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        return 0
+    return 2 if flexible else 1
+
+
+def response_header_version(api_key: int, *, flexible: bool) -> int:
+    """Return the header version of a response; ApiVersions keeps v0, for clients that do not know
+    the node's versions.
+    """
+    return 1 if flexible and api_key != ApiKey.API_VERSIONS else 0
 
 
 @structure

@@ -11,7 +11,7 @@ again; that is correct, but would make the comparison meaningless.
 The broker with the latest batch may lack one kind of record only: if the first requests of a
 producer are reordered, it appends a later batch first, because the producer is unknown, and treats
 the earlier ones as duplicates. `acknowledged-records-in-final-log` distinguishes these from any
-other loss (kraftsim/invariants/overtaken_beginnings.py). The responses and costs of both brokers,
+other loss (kraftsim/invariants/permitted_losses.py). The responses and costs of both brokers,
 and where KIP-758 loses records that shipped brokers keep, are measured in
 docs/producer-variants.md.
 Source: KIP-98, KIP-758.

@@ -14,7 +14,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -95,15 +95,6 @@ def measures(sources: Mapping[str, str], found: Sequence[Sequence[str]]) -> dict
     lines = {
         file: text.count("\n") for file, text in sources.items() if not file.endswith("__init__.py")
     }
-    classes: Counter[str] = Counter()
-    for file, text in sources.items():
-        if file.startswith("protocol/"):  # the structures of a message have Kafka's names
-            continue
-        classes.update(
-            node.name
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-        )
     rows: dict[str, int | float] = {
         "product files": len(lines),
         "median lines of a product file": statistics.median(lines.values()),
@@ -112,9 +103,7 @@ def measures(sources: Mapping[str, str], found: Sequence[Sequence[str]]) -> dict
         "columns of the longest line": max(
             len(line) for text in sources.values() for line in text.splitlines()
         ),
-        "public class names with more than one definition": sum(
-            count > 1 for count in classes.values()
-        ),
+        "public class names with more than one definition": len(repeated_classes(sources)),
         "circles of imports": len(found),
         "files in the largest circle": max((len(each) for each in found), default=0),
         "circles across folders": sum(
@@ -130,6 +119,21 @@ def measures(sources: Mapping[str, str], found: Sequence[Sequence[str]]) -> dict
             }
         )
     return rows
+
+
+def repeated_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the public names that more than one class has, each with the files that define it.
+
+    Classes of `protocol` do not count: the structures of a message have Kafka's names.
+    """
+    files: dict[str, list[str]] = defaultdict(list)
+    for file, text in sources.items():
+        if file.startswith("protocol/"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                files[node.name].append(file)
+    return {name: found for name, found in files.items() if len(found) > 1}
 
 
 def circles(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:

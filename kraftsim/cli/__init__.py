@@ -1,1 +1,3 @@
-"""The command `kraftsim`: one file per verb, imported only when that verb is used."""
+"""The command `kraftsim`: verbs of one subject share a file, imported only when one of them is
+used.
+"""

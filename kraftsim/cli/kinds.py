@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from kraftsim.catalogue import Catalogue, entry_name
 
@@ -14,7 +15,15 @@ KINDS = {
     "releases": "kraftsim.releases.catalogue:RELEASES",
     "requirements": "kraftsim.conformance.requirement:SECTIONS",
 }
-"""Kinds with one file per entry: kind -> module:catalogue."""
+"""Kinds with a catalogue of files: kind -> module:catalogue."""
+
+TEXTS: dict[str, Callable[[Any], str | None]] = {
+    "bugs": lambda bug: bug.about,
+    "faults": lambda kind: kind.inject.__doc__,
+    "invariants": lambda invariant: invariant.check.__doc__,
+    "releases": lambda release: release.about,
+}
+"""Kind -> the text about an entry of a file with several; a file with one has it as docstring."""
 
 
 def catalogue_of(kind: str) -> Catalogue[object]:
@@ -30,16 +39,17 @@ def listing(kind: str) -> list[tuple[str, str]]:
     if kind in OTHERS:
         return OTHERS[kind]()
     catalogue = catalogue_of(kind)
-    return [
-        (entry_name(catalogue.load(file), file), first_sentence(catalogue.module(file)))
-        for file in catalogue.files()
-    ]
+    listed = []
+    for file, entry in catalogue.with_files():
+        is_alone = len(catalogue.entries(file)) == 1
+        text = sys.modules[catalogue.module(file)].__doc__ if is_alone else TEXTS[kind](entry)
+        listed.append((entry_name(entry, file), first_sentence(text)))
+    return listed
 
 
-def first_sentence(module: str) -> str:
-    """Return the first line of a loaded module's docstring, without what cites its source."""
-    text = (sys.modules[module].__doc__ or "").strip().split("\n\n")[0]
-    return " ".join(text.split()).partition(" Source:")[0].rstrip()
+def first_sentence(text: str | None) -> str:
+    """Return the first paragraph of a docstring, without what cites its source."""
+    return " ".join((text or "").strip().split("\n\n")[0].split()).partition(" Source:")[0].rstrip()
 
 
 def _events() -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ def _list_faults(json_file: Path | None) -> None:
     """Print every kind of fault with its family, its target, the modes that support it, and its
     parameters: default, and drawn values.
     """
-    from kraftsim.cli.fault_kinds import families
+    from kraftsim.cli.kind_tables import families
 
     found = [line for lines in families().values() for line in lines]
     if str(json_file) != "-":
@@ -97,12 +97,12 @@ def _list_releases(json_file: Path | None) -> None:
 
     As JSON with traits, features and versions.
     """
-    from kraftsim.cli.release_table import as_json, columns
+    from kraftsim.cli.kind_tables import release_as_json, release_columns
     from kraftsim.releases.catalogue import releases
 
     if str(json_file) != "-":
-        _write_table([columns(release) for release in releases()])
-    write_json(json_file, [as_json(release) for release in releases()])
+        _write_table([release_columns(release) for release in releases()])
+    write_json(json_file, [release_as_json(release) for release in releases()])
 
 
 def _write_table(rows: Sequence[Sequence[str]]) -> None:

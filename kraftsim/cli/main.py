@@ -40,8 +40,8 @@ VERBS = {
     "shrink": "Reduce a failing run to the smallest one that still fails.",
     "diff": "Find the first event that differs between two runs.",
     "trace": "Print the events of all nodes in order of time.",
-    "ingest": "Convert the event logs of a run into one Parquet file.",
-    "analyze": "Check the invariants of a run with Spark.",
+    "ingest": "Convert the event logs of runs into a dataset of Parquet files.",
+    "analyze": "Check the invariants of a run, with Spark or DuckDB.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
     "decode": "Decode Kafka frames from hex, a file, or a packet capture.",
@@ -51,6 +51,12 @@ VERBS = {
     "new": "Write a template for a new API, scenario, invariant, fault or bug.",
     "doctor": "Check this machine for Java, Spark and other requirements, or check one node.",
 }
+MODULES = {
+    "run_analysis": ("ingest", "analyze", "report", "trail"),
+    "failing_run": ("replay", "shrink", "diff"),
+    "running_cluster": ("down", "kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
+}
+"""Modules with several verbs; any other verb has a module of its name."""
 EPILOG = """\b
 Examples:
   kraftsim up --controllers 1 --brokers 3 --port 9092 --data runs/first
@@ -63,6 +69,14 @@ Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 
 failed."""
 
 
+def command_of(verb: str) -> click.Command:
+    """Import the module of a verb and return its command."""
+    module = next((name for name, verbs in MODULES.items() if verb in verbs), verb)
+    command = getattr(importlib.import_module(f"kraftsim.cli.{module}"), verb)
+    assert isinstance(command, click.Command), f"kraftsim.cli.{module} must define {verb}"
+    return command
+
+
 class ReaderGone(Exception):
     """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which here
     means a violated invariant.
@@ -70,7 +84,7 @@ class ReaderGone(Exception):
 
 
 class VerbsOnDemand(click.Group):
-    """A group that knows the names and help lines of its verbs, and imports `kraftsim.cli.VERB`
+    """A group that knows the names and help lines of its verbs, and imports the module of a verb
     only for the verb in use.
     """
 
@@ -86,11 +100,7 @@ class VerbsOnDemand(click.Group):
             cmd_name = former_names.present_name(former_names.VERBS, cmd_name, "command")
         if cmd_name not in VERBS:
             return None
-        verb = getattr(importlib.import_module(f"kraftsim.cli.{cmd_name}"), cmd_name)
-        assert isinstance(verb, click.Command), (
-            f"kraftsim.cli.{cmd_name} must define the command {cmd_name}"
-        )
-        return verb
+        return command_of(cmd_name)
 
     def make_context(
         self,

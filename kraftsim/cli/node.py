@@ -83,8 +83,7 @@ def node(
 def _properties(
     file: Path | None, asks_environment: bool, settings: tuple[str, ...]
 ) -> dict[str, str]:
-    from kraftsim.cli.environment import properties_of_environment
-    from kraftsim.cli.properties import read_properties
+    from kraftsim.cli.properties import properties_of_environment, read_properties
 
     if file is None and not asks_environment and not settings:
         raise Failure("no properties are given: name a FILE, or use --environment or --set")

@@ -1,10 +1,16 @@
-"""Reads a Java properties file, the format of Kafka's server.properties.
+"""Where the properties of a node come from: a Java properties file, or environment variables.
 
-Source: java.util.Properties.load, as far as Kafka's files use it: comments, the three separators,
-escapes, and continuation lines.
+The file has the format of Kafka's server.properties: comments, the three separators, escapes, and
+continuation lines. The variables are those of Apache Kafka's container image, so that its compose
+files work: KAFKA_NODE_ID is node.id; in a name, two underscores stand for one and three for a dash.
+CLUSTER_ID is the id of the cluster.
+Source: java.util.Properties.load, as far as Kafka's files use it; KIP-975,
+kafka.docker.KafkaDockerWrapper.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Final
 
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 SEPARATOR = re.compile(r"(?<!\\)(?:\s*[=:]\s*|\s+)")
@@ -40,3 +46,42 @@ def _logical_lines(text: str) -> list[str]:
 def _unescaped(text: str) -> str:
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
     return re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), text)
+
+
+PREFIX: Final = "KAFKA_"
+CLUSTER_ID: Final = "CLUSTER_ID"
+NO_SETTINGS: Final = frozenset(
+    {
+        "KAFKA_VERSION",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_JMX_HOSTNAME",
+    }
+)
+"""Variables that configure the JVM and not the node."""
+_STANDS_FOR = {"_": ".", "__": "_", "___": "-"}
+
+
+def properties_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that environment variables set."""
+    properties = {
+        _property_name(variable): value
+        for variable, value in environment.items()
+        if variable.startswith(PREFIX) and variable not in NO_SETTINGS
+    }
+    if CLUSTER_ID in environment:
+        properties["kraftsim.cluster.id"] = environment[CLUSTER_ID]
+    return properties
+
+
+def _property_name(variable: str) -> str:
+    return re.sub(
+        "_{1,3}", lambda found: _STANDS_FOR[found[0]], variable.removeprefix(PREFIX).lower()
+    )

@@ -1,7 +1,7 @@
 """Where each kind of source file lives: the one table that `kraftsim new` reads.
 
 Paths are relative to the root of the source tree. `$stem`, `$name`, `$camel`, `$constant` and
-`$number` stand for forms of the name that the user gives; see `kraftsim.cli.scaffold`.
+`$number` stand for forms of the name that the user gives; see `kraftsim.cli.new`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -195,7 +195,7 @@ def _campaign(
     resume: Path | None,
     json_file: Path | None,
 ) -> int:
-    from kraftsim.cli.campaign_progress import campaign_progress, deadline
+    from kraftsim.cli.progress import campaign_progress, deadline
     from kraftsim.lab.campaign.sweep import campaign
 
     with campaign_progress(len(search.seeds) * len(search.names)) as report:
@@ -216,7 +216,7 @@ def _campaign(
 
 
 def _identity(search: Search, seconds: float | None, json_file: Path | None) -> int:
-    from kraftsim.cli.campaign_progress import campaign_progress, deadline
+    from kraftsim.cli.progress import campaign_progress, deadline
     from kraftsim.lab.campaign.identity import check_identity
     from kraftsim.lab.campaign.summary import has_violations
 

@@ -16,13 +16,13 @@ from protocol.api_keys import ApiKey
 from protocol.codec.declaration import pascal_case
 from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode
-from protocol.headers import (
+from protocol.messages import registry
+from protocol.requests import (
     RequestHeader,
     ResponseHeader,
     request_header_version,
     response_header_version,
 )
-from protocol.messages import registry
 from protocol.schema import declaration_of
 
 SIZE: Final = Struct(">i")

@@ -44,15 +44,19 @@ from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi
-from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse, WantedLease
-from protocol.lease_pid.reading import (
+from protocol.lease_pid.messages import (
     FoundMessage,
     LeasedFetchRequest,
     LeasedFetchResponse,
     LeasedLeadersRequest,
     LeasedLeadersResponse,
+    LeasedMessage,
+    LeasedProduceRequest,
+    LeasedProduceResponse,
+    LeasePidRequest,
+    LeasePidResponse,
+    WantedLease,
 )
-from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
 from protocol.schema import Message
 
 LIBRARY: Final = "lease_pid"

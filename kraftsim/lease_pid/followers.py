@@ -17,7 +17,7 @@ from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperRefused
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi
-from protocol.lease_pid.reading import LeasedFetchRequest, LeasedFetchResponse
+from protocol.lease_pid.messages import LeasedFetchRequest, LeasedFetchResponse
 
 LOOK_SECONDS: Final = 0.1
 FETCH_WAIT_MS: Final = 100

@@ -5,7 +5,7 @@ Source: the lease_pid draft.
 """
 
 from kraftsim.world.interface import File, World
-from protocol.lease_pid.reading import FoundMessage
+from protocol.lease_pid.messages import FoundMessage
 from protocol.lease_pid.stored import StoredMessage, build_stored, split_stored
 
 NO_EPOCH = -1

@@ -21,8 +21,14 @@ from kraftsim.lease_pid.message_log import MessageLog
 from kraftsim.lease_pid.rules_broker import LeasedPartition, Readings, Repeated
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
-from protocol.lease_pid.reading import FoundMessage, LeasedFetchRequest, LeasedFetchResponse
-from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
+from protocol.lease_pid.messages import (
+    FoundMessage,
+    LeasedFetchRequest,
+    LeasedFetchResponse,
+    LeasedMessage,
+    LeasedProduceRequest,
+    LeasedProduceResponse,
+)
 
 NO_LEADER = -1
 

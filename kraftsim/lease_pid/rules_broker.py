@@ -21,9 +21,8 @@ from kraftsim.producer_state.rules_entries import (
     is_next_sequence,
 )
 from protocol.errors import ErrorCode
-from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
+from protocol.lease_pid.messages import ASKS_FOR_ONE, NOT_IDEMPOTENT, LeasedMessage
 from protocol.lease_pid.stored import StoredPartition, StoredProducer, StoredSnapshot
-from protocol.lease_pid.writing import LeasedMessage
 from protocol.records.batches import SEQUENCES
 
 # --------------------------------------------------------------------------------------------------

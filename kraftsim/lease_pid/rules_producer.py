@@ -19,7 +19,7 @@ from kraftsim.lease_pid.rules_broker import (
 )
 from kraftsim.producer_state.rules_entries import increment_sequence
 from protocol.errors import ErrorCode
-from protocol.lease_pid.leasing import ASKS_FOR_ONE
+from protocol.lease_pid.messages import ASKS_FOR_ONE
 from protocol.records.batches import SEQUENCES
 
 # --------------------------------------------------------------------------------------------------

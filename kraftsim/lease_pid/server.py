@@ -31,22 +31,21 @@ from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperRefused
 from protocol.errors import ErrorCode
-from protocol.lease_pid.leasing import (
+from protocol.lease_pid.messages import (
     ASKS_FOR_ONE,
     GrantedLease,
-    LeasePidRequest,
-    LeasePidResponse,
-    WantedLease,
-)
-from protocol.lease_pid.reading import (
     LeasedFetchRequest,
     LeasedFetchResponse,
     LeasedLeader,
     LeasedLeadersRequest,
     LeasedLeadersResponse,
+    LeasedProduceRequest,
+    LeasedProduceResponse,
+    LeasePidRequest,
+    LeasePidResponse,
+    WantedLease,
 )
 from protocol.lease_pid.stored import StoredSnapshot, build_stored, parse_snapshot
-from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
 

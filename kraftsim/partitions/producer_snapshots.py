@@ -15,12 +15,12 @@ from kraftsim.partitions.log import PartitionLog
 from kraftsim.producer_state.rules_entries import snapshot_file, state_entries
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
+from protocol.malformed import MalformedFile
 from protocol.storage.file_names import (
     PRODUCER_SNAPSHOT,
     parse_segment_file_name,
     segment_file_name,
 )
-from protocol.storage.malformed_file import MalformedFile
 from protocol.storage.producer_snapshot import parse_producer_rows
 
 SEGMENTS_WITH_SNAPSHOTS = 2

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from kraftsim.partitions.rules_log import NO_TIMESTAMP
 from kraftsim.partitions.segment_files import SegmentFiles
 from kraftsim.world.interface import File
+from protocol.malformed import MalformedFile
 from protocol.records.batches import HEADER, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC
 from protocol.storage.indexes import OffsetEntry, TimeEntry
-from protocol.storage.malformed_file import MalformedFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ UnifiedLog.collectAbortedTransactions.
 from collections.abc import Sequence
 
 from kraftsim.partitions.segment_files import SegmentFiles
+from protocol.malformed import MalformedFile
 from protocol.storage.indexes import (
     AbortedTransaction,
     build_transaction_index,
     parse_transaction_index,
 )
-from protocol.storage.malformed_file import MalformedFile
 
 
 class TransactionIndexes:

@@ -18,7 +18,7 @@ Rules and shell are split strictly: `RaftReplica` gets every input (a request, a
 failure, a flush, the time) and returns effects; `RaftNode` executes them in one queue. Its
 docstring explains why one queue makes durability and order correct. The path of a Vote:
 
-    controller_handlers/k52_vote   passes the request on (`quorum_requests`)
+    controller_handlers/elections  passes the request on (`quorum_requests`)
     raft_node                      `ask` hands it to the rules, then runs the queue
     rules_replica                  `on_request` selects the rule
     rules_elections                `on_vote_request` adopts a higher epoch, checks the log of the
@@ -27,7 +27,7 @@ docstring explains why one queue makes durability and order correct. The path of
     raft_node, metadata_store      hold the queue until `quorum-state` is on disk; then the response
                                    leaves
 
-A Fetch is different, as it may wait: `controller_handlers/k01_fetch` and `quorum_requests` ask
+A Fetch is different, as it may wait: `controller_handlers/log_fetches` and `quorum_requests` ask
 `rules_serving.fetch_outcome` whether the logs agree, and keep the request until there are records
 (for a voter) or commits (for an observer). Committed batches go to a `MetadataListener`: that of a
 controller replays them into its state, that of a broker into its image (`kraftsim/metadata`).

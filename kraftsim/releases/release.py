@@ -23,6 +23,8 @@ class Release:
     """A profile is the last patch release of its line: historical bugs are enabled only by a
     switch.
 
+    `about` says what the line brought, and where its profile comes from.
+
     `broker_apis` and `controller_apis` are Kafka's version ranges on that kind of listener in KRaft
     mode, `zookeeper_apis` those of a broker in ZooKeeper mode; a node advertises those that are
     implemented. If a table is empty, the release does not have that mode, or (KRaft, before 3.3)
@@ -34,6 +36,7 @@ class Release:
 
     name: str
     patch: str
+    about: str
     metadata_version: int
     metadata_version_name: str
     supported_features: Mapping[str, VersionRange]
@@ -63,6 +66,7 @@ class Release:
         *,
         name: str,
         patch: str,
+        about: str,
         metadata_version: int,
         metadata_version_name: str,
         supported_features: Mapping[str, VersionRange],
@@ -80,6 +84,7 @@ class Release:
             self,
             name=name,
             patch=patch,
+            about=about,
             metadata_version=metadata_version,
             metadata_version_name=metadata_version_name,
             supported_features=dict(supported_features),

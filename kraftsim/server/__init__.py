@@ -23,7 +23,7 @@ The path of a request:
     dispatch             version, decoding, the handler of the API
     client_quotas        a wrapper around the handler: measures, and mutes the connection
     security/rights      a guard around the handler, if the node has an authorizer
-    a handler            `kNN_*.py` in `broker_handlers` or `controller_handlers` of a concern
+    a handler            in `broker_handlers` or `controller_handlers` of a concern
     purgatory, pump      where deferred responses wait, and effects of rules are executed
     connection           encodes, and writes all responses of a turn at once
 

@@ -308,3 +308,8 @@ class Handler(Generic[N_contra]):
     refuse: Callable[[Call, ErrorCode], Answer] | None = None
     handle_allowed: Callable[[N_contra, Call, Allows], Answer | Deferred] | None = None
     slices: Slices | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which a catalogue sorts it: that of the file of its API's messages."""
+        return f"k{int(self.key):02}_{self.key.name.lower()}"

@@ -67,14 +67,13 @@ from kraftsim.server.shell import NodeShell
 from kraftsim.server.with_rules import parsing_rules
 from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
-from protocol.malformed import MalformedMessage
+from protocol.malformed import MalformedFile, MalformedMessage
 from protocol.metadata.controller import BeginTransactionRecord, NoOpRecord
 from protocol.metadata.registry import parse_record
 from protocol.metadata.settings import FeatureLevelRecord
 from protocol.records.batches import RecordBatch
 from protocol.schema import Message
 from protocol.storage.file_names import BOOTSTRAP_CHECKPOINT
-from protocol.storage.malformed_file import MalformedFile
 from protocol.storage.metadata_snapshot import parse_metadata_snapshot
 
 # --------------------------------------------------------------------------------------------------

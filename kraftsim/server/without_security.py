@@ -7,11 +7,12 @@ Source: kafka.server.AclApis, kafka.server.KafkaApis.allowTokenRequests, KIP-48;
 Apache Kafka 3.9.1 and 4.4.0.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
-from kraftsim.server.call import Answer, Call
+from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.rules_authentication import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kraftsim.server.rules_authentication import Principal
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import DescribeAclsResponse
 from protocol.messages.k30_create_acls import (
@@ -79,6 +80,24 @@ def refuse_token(call: Call) -> ErrorCode:
         if call.principal == ANONYMOUS_PRINCIPAL
         else ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     )
+
+
+class TokenAnswer(Protocol):
+    """The answer to a request about delegation tokens: the error that it gets, or one that is
+    given.
+    """
+
+    def __call__(self, call: Call, error: ErrorCode | None = None) -> Answer:
+        """Return the response."""
+
+
+def token_handler(key: ApiKey, answer: TokenAnswer) -> Handler[object]:
+    """Return the handler of a request about delegation tokens, which every node refuses."""
+
+    def handle(node: object, call: Call) -> Answer:
+        return answer(call)
+
+    return Handler(key=key, handle=handle, refuse=answer)
 
 
 def create_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:

@@ -27,7 +27,7 @@ from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalog
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.malformed import MalformedMessage
+from protocol.malformed import MalformedFile, MalformedMessage
 from protocol.messages.k02_list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     ListOffsetsPartition,
@@ -42,7 +42,6 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from protocol.storage.checkpoints import parse_leader_epoch_checkpoint
-from protocol.storage.malformed_file import MalformedFile
 from protocol.storage.producer_snapshot import parse_producer_rows
 from protocol.uuids import uuid_text
 

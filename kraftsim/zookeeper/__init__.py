@@ -33,7 +33,7 @@ them into znode writes (`rules_znode_writes`), and writes them with `fenced_writ
 acknowledged, `rules_propagation` builds the requests of each broker and `propagator` sends them
 until they are answered.
 
-The path of such a request on a broker: `broker_handlers/k04` to `k06`, one queue in
+The path of such a request on a broker: `broker_handlers/controller_requests`, one queue in
 `control_requests`, `rules_received_metadata` refuses or returns records, and `hosting` starts,
 moves or stops replicas. Configurations and ACLs come another way: `config_watch` and `access_watch`
 read the znodes that changed.

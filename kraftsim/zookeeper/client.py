@@ -35,10 +35,11 @@ from protocol.zookeeper.op_codes import (
 from protocol.zookeeper.sessions import (
     ConnectRequest,
     ConnectResponse,
+    SetWatches,
+    WatcherEvent,
     ZookeeperReplyHeader,
     ZookeeperRequestHeader,
 )
-from protocol.zookeeper.watching import SetWatches, WatcherEvent
 from protocol.zookeeper.znodes import (
     AclEntry,
     CreateRequest,

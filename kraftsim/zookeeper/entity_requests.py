@@ -12,18 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from kraftsim.core.decision import Decision
-from kraftsim.metadata.controller_handlers import (
-    k33_alter_configs,
-    k44_incremental_alter_configs,
-    k49_alter_client_quotas,
-    k51_alter_user_scram_credentials,
-)
+from kraftsim.metadata.controller_handlers import configs, quotas_and_credentials
 from kraftsim.metadata.metadata_writer import AppendedOffsets
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.controller_handlers import k30_create_acls, k31_delete_acls
+from kraftsim.server.controller_handlers import security
 from kraftsim.server.large_requests import or_refused
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.with_rules import RulesController, RulesParts
@@ -112,7 +107,7 @@ def alter_configs(controller: EntityController, call: Call) -> Deferred:
         for each in asked.resources
         if each.resource_type in (2, 4)
     ]
-    return _written(controller, call, k33_alter_configs.HANDLER, entities)
+    return _written(controller, call, configs.ALTER_CONFIGS, entities)
 
 
 def incremental_alter_configs(controller: EntityController, call: Call) -> Deferred:
@@ -124,7 +119,7 @@ def incremental_alter_configs(controller: EntityController, call: Call) -> Defer
         for each in asked.resources
         if each.resource_type in (2, 4)
     ]
-    return _written(controller, call, k44_incremental_alter_configs.HANDLER, entities)
+    return _written(controller, call, configs.INCREMENTAL_ALTER_CONFIGS, entities)
 
 
 def alter_client_quotas(controller: EntityController, call: Call) -> Deferred:
@@ -141,7 +136,7 @@ def alter_client_quotas(controller: EntityController, call: Call) -> Deferred:
         for entity in named
         if entity and all(kind in kinds for kind, _ in entity)
     ]
-    return _written(controller, call, k49_alter_client_quotas.HANDLER, entities)
+    return _written(controller, call, quotas_and_credentials.ALTER_CLIENT_QUOTAS, entities)
 
 
 def alter_user_scram_credentials(controller: EntityController, call: Call) -> Deferred:
@@ -152,19 +147,19 @@ def alter_user_scram_credentials(controller: EntityController, call: Call) -> De
     return _written(
         controller,
         call,
-        k51_alter_user_scram_credentials.HANDLER,
+        quotas_and_credentials.ALTER_USER_SCRAM_CREDENTIALS,
         [f"users/{sanitized(name)}" for name in names if name],
     )
 
 
 def create_acls(controller: EntityController, call: Call) -> Deferred:
     """Create ACLs."""
-    return _written(controller, call, k30_create_acls.HANDLER, [], has_rules=True)
+    return _written(controller, call, security.CREATE_ACLS, [], has_rules=True)
 
 
 def delete_acls(controller: EntityController, call: Call) -> Deferred:
     """Delete ACLs."""
-    return _written(controller, call, k31_delete_acls.HANDLER, [], has_rules=True)
+    return _written(controller, call, security.DELETE_ACLS, [], has_rules=True)
 
 
 def _written(

@@ -63,6 +63,8 @@ from protocol.zookeeper.sessions import (
     AuthPacket,
     ConnectRequest,
     ConnectResponse,
+    SetWatches,
+    WatcherEvent,
     ZookeeperReplyHeader,
     ZookeeperRequestHeader,
 )
@@ -80,7 +82,6 @@ from protocol.zookeeper.txns import (
     TxnHeader,
     parse_record,
 )
-from protocol.zookeeper.watching import SetWatches, WatcherEvent
 from protocol.zookeeper.znodes import Create2Response, PathOnly, SetAclRequest, StatResponse
 
 # --------------------------------------------------------------------------------------------------

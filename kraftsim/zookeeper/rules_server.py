@@ -42,6 +42,7 @@ from protocol.zookeeper.op_codes import (
     WatchKind,
     ZookeeperError,
 )
+from protocol.zookeeper.sessions import AddWatchRequest, PathAndWatchKind, SetWatches
 from protocol.zookeeper.txns import (
     CheckVersionTxn,
     CreateContainerTxn,
@@ -53,7 +54,6 @@ from protocol.zookeeper.txns import (
     SetDataTxn,
     SubTxn,
 )
-from protocol.zookeeper.watching import AddWatchRequest, PathAndWatchKind, SetWatches
 from protocol.zookeeper.znodes import (
     ClientInfo,
     CreateRequest,

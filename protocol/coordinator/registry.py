@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from protocol.codec.message_codec import compiled
-from protocol.declared_classes import classes_by_number
+from protocol.declarations import classes_by_number
 from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import (
     PREFIX,

@@ -9,14 +9,16 @@ from enum import IntEnum
 from typing import Final
 
 from protocol.codec.message_codec import compiled
-from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse
-from protocol.lease_pid.reading import (
+from protocol.lease_pid.messages import (
     LeasedFetchRequest,
     LeasedFetchResponse,
     LeasedLeadersRequest,
     LeasedLeadersResponse,
+    LeasedProduceRequest,
+    LeasedProduceResponse,
+    LeasePidRequest,
+    LeasePidResponse,
 )
-from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message, int16, int32, message, string
 

@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from protocol.codec.fixed import fixed
 from protocol.codec.message_codec import compiled
-from protocol.lease_pid.reading import FoundMessage
+from protocol.lease_pid.messages import FoundMessage
 from protocol.malformed import MalformedMessage
 from protocol.schema import array, int32, int64, message, string, struct, structure, uint32
 

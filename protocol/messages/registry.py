@@ -10,7 +10,7 @@ import os
 from functools import cache
 
 from protocol.api_keys import ApiKey
-from protocol.numbered_files import name_in_kafka, numbered_modules
+from protocol.declarations import name_in_kafka, numbered_modules
 from protocol.schema import declaration_of
 
 

@@ -7,7 +7,7 @@ Source: KIP-631, MetadataRecordSerde.
 
 from functools import cache
 
-from protocol.declared_classes import classes_by_number
+from protocol.declarations import classes_by_number
 from protocol.records.record_frames import (
     FRAME_VERSION,
     build_frame,

@@ -8,7 +8,7 @@ Source: KIP-405; RemoteLogMetadataSerde, BytesApiMessageSerde.
 from enum import IntEnum
 from functools import cache
 
-from protocol.declared_classes import classes_by_number
+from protocol.declarations import classes_by_number
 from protocol.records.record_frames import build_frame, frame_record_version, parse_frame
 from protocol.schema import Message
 

@@ -7,8 +7,8 @@ The count reveals a truncated file.   Source: CheckpointFile.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from protocol.malformed import MalformedFile
 from protocol.storage.java_integers import parse_int32, parse_int64
-from protocol.storage.malformed_file import MalformedFile
 
 # --------------------------------------------------------------------------------------------------
 # The structure of Kafka's checkpoint files: a version line `0`, a line with the number of entries,

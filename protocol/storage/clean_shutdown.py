@@ -8,8 +8,8 @@ Source: KIP-966 (the epoch, 3.7), CleanShutdownFileHandler.
 
 import json
 
+from protocol.malformed import MalformedFile
 from protocol.storage.java_integers import parse_int64
-from protocol.storage.malformed_file import MalformedFile
 
 FILE = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH = -1

@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from protocol.codec.fixed import fixed
-from protocol.malformed import MalformedMessage
+from protocol.malformed import MalformedFile, MalformedMessage
 from protocol.schema import int32, int64, message, structure
-from protocol.storage.malformed_file import MalformedFile
 from protocol.version_prefixed import build_version_prefixed, parse_version_prefixed
 
 # --------------------------------------------------------------------------------------------------

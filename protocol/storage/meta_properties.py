@@ -6,8 +6,8 @@ Source: MetaProperties, java.util.Properties.
 
 from dataclasses import dataclass
 
+from protocol.malformed import MalformedFile
 from protocol.storage.java_integers import parse_int32
-from protocol.storage.malformed_file import MalformedFile
 from protocol.uuids import parse_uuid_text, uuid_text
 
 FILE = "meta.properties"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.malformed import MalformedMessage
+from protocol.malformed import MalformedFile, MalformedMessage
 from protocol.metadata.registry import parse_record
 from protocol.records.batches import NO_PRODUCER_ID, RecordBatch, build_batch, split_batches
 from protocol.records.control_records import (
@@ -24,7 +24,6 @@ from protocol.records.control_records import (
 )
 from protocol.records.record import Record
 from protocol.schema import Message
-from protocol.storage.malformed_file import MalformedFile
 
 FILE: Final = "metadata snapshot"
 BOOTSTRAP_EPOCH: Final = 0

@@ -4,7 +4,7 @@ the old one with the same name.
 Source: KIP-516, PartitionMetadataFile.
 """
 
-from protocol.storage.malformed_file import MalformedFile
+from protocol.malformed import MalformedFile
 from protocol.uuids import parse_uuid_text, uuid_text
 
 FILE = "partition.metadata"

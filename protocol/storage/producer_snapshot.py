@@ -12,9 +12,8 @@ from crc32c import crc32c
 
 from protocol.codec.fixed import fixed
 from protocol.codec.message_codec import compiled
-from protocol.malformed import MalformedMessage
+from protocol.malformed import MalformedFile, MalformedMessage
 from protocol.schema import array, int16, int32, int64, message, structure, uint32
-from protocol.storage.malformed_file import MalformedFile
 from protocol.version_prefixed import PREFIX_BYTES, build_version_prefixed, prefixed_version
 
 FILE = "producer snapshot"

@@ -6,10 +6,9 @@ FileQuorumStateStore, QuorumStateData.json.
 
 import json
 
-from protocol.malformed import MalformedMessage
+from protocol.malformed import MalformedFile, MalformedMessage
 from protocol.message_json import message_from_json, message_to_json
 from protocol.schema import array, int32, int64, message, string, structure, uuid
-from protocol.storage.malformed_file import MalformedFile
 
 FILE = "quorum-state"
 DATA_VERSION = "data_version"

@@ -15,8 +15,7 @@ from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRe
 from protocol.schema import Message
 from protocol.zookeeper.multi import WRITES, build_multi
 from protocol.zookeeper.op_codes import CreateMode, EventType, OpCode, Permission
-from protocol.zookeeper.sessions import AuthPacket
-from protocol.zookeeper.watching import AddWatchRequest, PathAndWatchKind
+from protocol.zookeeper.sessions import AddWatchRequest, AuthPacket, PathAndWatchKind
 from protocol.zookeeper.znodes import (
     AclEntry,
     Create2Response,

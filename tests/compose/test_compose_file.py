@@ -2,7 +2,7 @@
 the nodes.
 """
 
-from kraftsim.cli.environment import properties_of_environment
+from kraftsim.cli.properties import properties_of_environment
 from kraftsim.server.config import NodeConfig
 from tests.compose.composition import FILE, Service, composition
 from tests.compose.dockerfile import stages, steps_of

@@ -38,9 +38,8 @@ from kraftsim.lease_pid.rules_broker import (
 )
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from protocol.errors import ErrorCode
-from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
+from protocol.lease_pid.messages import ASKS_FOR_ONE, NOT_IDEMPOTENT, LeasedMessage
 from protocol.lease_pid.stored import build_stored, parse_snapshot
-from protocol.lease_pid.writing import LeasedMessage
 from tools.claims.recording import Figures
 
 DUPLICATE, ORDER, EPOCH, UNKNOWN = (

@@ -28,8 +28,7 @@ from kraftsim.lease_pid.rules_producer import (
     Written,
 )
 from protocol.errors import ErrorCode
-from protocol.lease_pid.leasing import ASKS_FOR_ONE
-from protocol.lease_pid.writing import LeasedMessage
+from protocol.lease_pid.messages import ASKS_FOR_ONE, LeasedMessage
 from tools.bench.bench_leases import REPEATED, TAKEN, collisions, snapshot_bytes
 from tools.claims.recording import Figures
 

@@ -1,5 +1,5 @@
-"""One entry per file: the catalogue finds entries by file name and detects files that violate this
-rule.
+"""The catalogue finds the entries of a kind in files of one or several, and detects files that do
+not export what they define.
 """
 
 import sys
@@ -9,10 +9,14 @@ from typing import Protocol
 import pytest
 
 from kraftsim.catalogue import Catalogue, CatalogueError
-from kraftsim.cli.kinds import KINDS, catalogue_of
+from kraftsim.cli.kinds import KINDS, catalogue_of, listing
 from kraftsim.cluster.scenario import SCENARIOS
 
 KIND = "class Shape:\n    def __init__(self, name):\n        self.name = name\n"
+SEVERAL = (
+    "from {package}.shape import Shape\nONE, TWO = Shape('KAFKA-30'), Shape('KAFKA-10')\n"
+    "SHAPES = ({names})\n"
+)
 ENTRY = "from {package}.shape import Shape\nSHAPE = Shape({name!r})\n"
 
 
@@ -108,9 +112,48 @@ def test_an_entry_may_extend_another(shapes: Shapes) -> None:
     assert catalogue.named("later").name == "KAFKA-1.1"
 
 
+def test_entries_that_share_a_file_are_sorted_by_their_own_names(shapes: Shapes) -> None:
+    """The order of a kind does not depend on its files: random schedules draw from it."""
+    catalogue, folder = shapes
+    (folder / "kafka_others.py").write_text(
+        SEVERAL.format(package=catalogue.package, names="ONE, TWO")
+    )
+    assert catalogue.names() == ("KAFKA-10", "KAFKA-1", "KAFKA-2", "KAFKA-30")
+    assert [entry.name for entry in catalogue.entries("kafka_others")] == ["KAFKA-30", "KAFKA-10"]
+    assert catalogue.named("kafka-30").name == "KAFKA-30"
+    with pytest.raises(KeyError, match="no shape is called kafka_others"):
+        catalogue.named("kafka_others")
+
+
+def test_entry_that_its_file_does_not_name_is_refused(shapes: Shapes) -> None:
+    catalogue, folder = shapes
+    (folder / "others.py").write_text(SEVERAL.format(package=catalogue.package, names="ONE,"))
+    with pytest.raises(CatalogueError, match="exports TWO beside SHAPE: name all in a tuple"):
+        catalogue.all()
+
+
+def test_entry_of_a_file_with_several_may_be_extended(shapes: Shapes) -> None:
+    catalogue, folder = shapes
+    package = catalogue.package
+    (folder / "others.py").write_text(SEVERAL.format(package=package, names="ONE, TWO"))
+    (folder / "later.py").write_text(
+        f"from {package}.others import ONE\nfrom {package}.shape import Shape\n"
+        "SHAPE = Shape(ONE.name + '.1')\n"
+    )
+    assert catalogue.named("KAFKA-30.1").name == "KAFKA-30.1"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_catalogue_entry_can_be_imported(kind: str) -> None:
     catalogue = catalogue_of(kind)
     entries = catalogue.all()
     assert entries, f"nothing is listed under {kind}"
     assert len(set(catalogue.names())) == len(entries)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_listed_entry_has_a_sentence_of_its_own(kind: str) -> None:
+    rows = listing(kind)
+    assert tuple(name for name, _ in rows) == catalogue_of(kind).names()
+    if kind != "requirements":  # the sections of a chapter may share its text
+        assert len({sentence for _, sentence in rows} - {""}) == len(rows)

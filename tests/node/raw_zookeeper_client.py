@@ -13,10 +13,10 @@ from protocol.zookeeper.op_codes import NOTIFICATION_XID, OpCode
 from protocol.zookeeper.sessions import (
     ConnectRequest,
     ConnectResponse,
+    WatcherEvent,
     ZookeeperReplyHeader,
     ZookeeperRequestHeader,
 )
-from protocol.zookeeper.watching import WatcherEvent
 
 HEADER_BYTES = 16
 SECONDS = 10.0

@@ -143,12 +143,8 @@ def test_short_request_with_a_large_response_is_served_in_slices(
         slices_seen.append(len(request.resources))
         return served(known, call, request)
 
-    monkeypatch.setattr(
-        "kraftsim.metadata.broker_handlers.k32_describe_configs.describe_configs", seen
-    )
-    monkeypatch.setattr(
-        "kraftsim.metadata.controller_handlers.k32_describe_configs.describe_configs", seen
-    )
+    monkeypatch.setattr("kraftsim.metadata.broker_handlers.configs.describe_configs", seen)
+    monkeypatch.setattr("kraftsim.metadata.controller_handlers.configs.describe_configs", seen)
     name = "1" if host == "broker-1" else str(CONTROLLER_ID)
     own = [
         DescribeConfigsResource(

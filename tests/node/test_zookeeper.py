@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.server.config_keys import ConfigError
 from protocol.zookeeper.op_codes import CreateMode, OpCode, ZookeeperError
-from protocol.zookeeper.watching import SetWatches
+from protocol.zookeeper.sessions import SetWatches
 from protocol.zookeeper.znodes import (
     AclEntry,
     CreateRequest,

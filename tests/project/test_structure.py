@@ -1,5 +1,5 @@
 """`python -m tools.structure`: circles are found as a slow search finds them, the table has
-figures, and the circles of the product are few and small.
+figures, the circles of the product are few and small, and no two classes have one name.
 """
 
 from pathlib import Path
@@ -7,7 +7,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.structure import circles, import_graph, measures, product_files
+from tools.structure import (
+    ROOT,
+    circles,
+    import_graph,
+    measures,
+    product_files,
+    repeated_classes,
+)
 
 NODES = "abcdef"
 CIRCLE_FILES_MAX = 3
@@ -79,3 +86,19 @@ def test_no_circle_of_imports_leads_through_two_folders() -> None:
 def test_a_circle_of_imports_has_three_files_at_most() -> None:
     large = [sorted(each) for each in product_circles() if len(each) > CIRCLE_FILES_MAX]
     assert not large, "pass a component what it uses, or move down what both sides use"
+
+
+def test_repeated_classes_are_public_and_not_of_the_protocol() -> None:
+    sources = {
+        "kraftsim/a.py": "class A: ...\nclass _B: ...\nclass C:\n    class D: ...\n",
+        "protocol/c.py": "class A: ...\nclass C: ...\n",
+        "scenarios/b.py": "class A: ...\nclass _B: ...\nclass D: ...\n",
+    }
+    both = ["kraftsim/a.py", "scenarios/b.py"]
+    assert repeated_classes(sources) == {"A": both, "D": both}
+
+
+def test_no_two_public_classes_of_kraftsim_and_scenarios_have_one_name() -> None:
+    scenarios = (str(file.relative_to(ROOT)) for file in (ROOT / "scenarios").glob("*.py"))
+    sources = {file: (ROOT / file).read_text() for file in (*product_files(), *scenarios)}
+    assert not repeated_classes(sources), "name a class after what distinguishes it"

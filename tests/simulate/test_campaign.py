@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kraftsim.cli.campaign_progress import deadline, faults, line
 from kraftsim.cli.main import kraftsim
+from kraftsim.cli.progress import deadline, faults, line
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.campaign.campaign_job import Terms
 from kraftsim.lab.campaign.identity import IdentityResult, check_identity

@@ -20,8 +20,14 @@ from kraftsim.lease_pid.rules_producer import LeasingSettings
 from kraftsim.world.simulated import Host, Simulation
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi
-from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse, WantedLease
-from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
+from protocol.lease_pid.messages import (
+    LeasedMessage,
+    LeasedProduceRequest,
+    LeasedProduceResponse,
+    LeasePidRequest,
+    LeasePidResponse,
+    WantedLease,
+)
 
 T = TypeVar("T")
 TOPIC = "t"

@@ -10,7 +10,7 @@ import pytest
 from kraftsim.lab.faults.arm import arm
 from kraftsim.lab.faults.fault import FAULTS, Fault, Value
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.kinds.ring_partition import silenced
+from kraftsim.lab.faults.kinds.links import silenced
 from kraftsim.lab.faults.trigger import AtTime
 from kraftsim.raft.events import RaftRoleChanged
 from kraftsim.world.simulated import NetworkSettings, Simulation

@@ -21,7 +21,7 @@ from kraftsim.invariants.invariant import Envelope
 from kraftsim.metadata.events import MetadataAppended
 from kraftsim.producer_ids.broker import COUNTER_FILE
 from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdReturned
-from kraftsim.producer_ids.invariants.producer_id_unique import INVARIANT
+from kraftsim.producer_ids.invariants.blocks import PRODUCER_ID_UNIQUE
 from kraftsim.producer_ids.rules_block_clients import BROKER_BITS
 from kraftsim.producer_ids.rules_blocks import numbered
 from kraftsim.server.broker import Broker
@@ -58,7 +58,7 @@ class Harness:
     ) -> None:
         self.simulation = simulation
         self.emitted: list[Event] = []
-        self._check = INVARIANT.check()
+        self._check = PRODUCER_ID_UNIQUE.check()
         simulation.observe(
             self._look, (ProducerIdReturned, ProducerIdBlockReceived, MetadataAppended)
         )

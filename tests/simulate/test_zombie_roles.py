@@ -97,7 +97,7 @@ def test_failing_fault_kind_ends_the_run_without_blaming_a_node(
     def broken(_: object, __: object) -> None:
         raise LookupError("no event is called so")
 
-    monkeypatch.setattr("kraftsim.lab.faults.kinds.zombie._places_of", broken)
+    monkeypatch.setattr("kraftsim.lab.faults.kinds.pauses._places_of", broken)
     with Simulation(5) as simulation:
         simulation.add_host(TARGET)
         events: list[Event] = []

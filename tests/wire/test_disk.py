@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
+from protocol.malformed import MalformedFile
 from protocol.metadata.registry import build_record
 from protocol.metadata.settings import FeatureLevelRecord
 from protocol.records.batches import split_batches
@@ -38,7 +39,6 @@ from protocol.storage.indexes import (
     parse_time_index,
     parse_transaction_index,
 )
-from protocol.storage.malformed_file import MalformedFile
 from protocol.storage.meta_properties import (
     MetaProperties,
     build_meta_properties,

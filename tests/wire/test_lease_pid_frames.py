@@ -20,14 +20,15 @@ from protocol.lease_pid.frames import (
     parse_request,
     parse_response,
 )
-from protocol.lease_pid.leasing import (
+from protocol.lease_pid.messages import (
     ASKS_FOR_ONE,
+    FoundMessage,
     GrantedLease,
+    LeasedMessage,
     LeasePidRequest,
     LeasePidResponse,
     WantedLease,
 )
-from protocol.lease_pid.reading import FoundMessage
 from protocol.lease_pid.stored import (
     SIZE_AND_CHECKSUM,
     StoredMessage,
@@ -37,7 +38,6 @@ from protocol.lease_pid.stored import (
     parse_snapshot,
     split_stored,
 )
-from protocol.lease_pid.writing import LeasedMessage
 from protocol.malformed import MalformedMessage
 from tools.bench.bench_leases import message_bytes
 from tools.claims.recording import Figures

@@ -7,25 +7,23 @@ import pytest
 from protocol.api_keys import ApiKey
 from protocol.codec.message_codec import compiled
 from protocol.frames import FrameReader
-from protocol.headers import (
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_header_version,
-)
 from protocol.malformed import MalformedMessage
 from protocol.messages import registry
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.requests import (
     RequestHead,
+    RequestHeader,
+    ResponseHeader,
     UnsupportedApi,
     decode_request,
     decode_response,
     peek_correlation_id,
     read_request_head,
     request_chunks,
+    request_header_version,
     response_chunks,
+    response_header_version,
 )
 
 

@@ -20,9 +20,8 @@ from kraftsim.lease_pid.rules_broker import (
     SequenceOfLease,
     snapshot_of,
 )
-from protocol.lease_pid.reading import FoundMessage
+from protocol.lease_pid.messages import FoundMessage, LeasedMessage
 from protocol.lease_pid.stored import SIZE_AND_CHECKSUM, StoredMessage, build_stored
-from protocol.lease_pid.writing import LeasedMessage
 
 TAKEN, REPEATED = "taken", "called a duplicate"
 TOPIC = "t"

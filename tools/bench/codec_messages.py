@@ -6,7 +6,6 @@ that producers, coordinators and brokers send most.
 
 from dataclasses import dataclass
 
-from protocol.headers import RequestHeader
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -45,6 +44,7 @@ from protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from protocol.requests import RequestHeader
 
 TOPICS = ("orders", "payments", "audit-log")
 """Three topics of four partitions: "3x4"."""

@@ -5,16 +5,15 @@ build/site-src; git ignores both. tests/house/test_docs.py renders every page an
 tables.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.cli.fault_kinds import families
+from kraftsim.cli.kind_tables import families
 from kraftsim.cli.kinds import listing
-from kraftsim.cli.main import VERBS, kraftsim
+from kraftsim.cli.main import VERBS, command_of, kraftsim
 from kraftsim.cli.scenario_table import all_facts
 from kraftsim.conformance.requirement import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
@@ -270,7 +269,7 @@ def command_line() -> str:
     lines = ["# Command line\n", "The output of `kraftsim VERB --help`.\n"]
     group = click.Context(kraftsim, info_name="kraftsim", help_option_names=["-h", "--help"])
     for verb in VERBS:
-        command = getattr(importlib.import_module(f"kraftsim.cli.{verb}"), verb)
+        command = command_of(verb)
         context = click.Context(
             command, info_name=verb, parent=group, terminal_width=110, max_content_width=110
         )

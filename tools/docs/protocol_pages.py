@@ -17,18 +17,18 @@ from protocol.codec.declaration import Declaration, pascal_case
 from protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.coordinator.registry import CoordinatorTopic, declared_types, record_classes
 from protocol.errors import ErrorCode
-from protocol.headers import (
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_header_version,
-)
 from protocol.messages.registry import declared_api_keys, request_class, response_class
 from protocol.metadata.registry import declared_records
 from protocol.principal_data import DefaultPrincipalData
 from protocol.records import control_records
 from protocol.records.control_records import ControlType
 from protocol.remote_log.registry import declared_records as declared_remote_log_records
+from protocol.requests import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
 from protocol.schema import declaration_of
 from protocol.storage.indexes import AbortedTransaction
 from protocol.storage.producer_snapshot import ProducerSnapshot
@@ -249,7 +249,7 @@ def files() -> str:
     lines = ["# Files of a log directory\n", "`kraftsim dump` prints them. [All APIs](index.md).\n"]
     folder = Path(importlib.import_module("protocol.storage").__file__ or "").parent
     for file in sorted(folder.glob("*.py")):
-        if file.stem in ("__init__", "malformed_file", "java_integers"):
+        if file.stem in ("__init__", "java_integers"):
             continue
         summary, rest, source = _paragraphs(
             importlib.import_module(f"protocol.storage.{file.stem}").__doc__

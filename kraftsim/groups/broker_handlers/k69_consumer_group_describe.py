@@ -5,7 +5,7 @@ Source: kafka.server.KafkaApis.handleConsumerGroupDescribe,
 org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, KIP-848.
 """
 
-from kraftsim.groups.broker_handlers.k15_describe_groups import ALL_GROUP_OPERATIONS
+from kraftsim.groups.broker_handlers.group_administration import ALL_GROUP_OPERATIONS
 from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.groups.rules_assignors import NO_SHARES, Shares
 from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember

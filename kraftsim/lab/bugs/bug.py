@@ -15,6 +15,9 @@ class Bug:
 
     `swap` returns the parts of a node with the bug; product code never checks for bugs.
 
+    `about` says what went wrong, how it shows, and its ticket; a bug with a file of its own says
+    that in the docstring of the file.
+
     `scenario` is the scenario that finds it soonest: reference/bugs.md lists how soon.
     """
 
@@ -24,6 +27,7 @@ class Bug:
     swap: Callable[[Parts], Parts]
     scenario: str
     caught_by: tuple[str, ...]
+    about: str = ""
 
     def into(self, parts: Parts) -> Parts:
         """Return the parts of a node that has this bug."""

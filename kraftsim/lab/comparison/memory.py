@@ -11,7 +11,7 @@ from typing import Final
 from kraftsim.lease_pid.rules_broker import LeasedPartition, Lookup, Readings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
-from protocol.lease_pid.writing import LeasedMessage
+from protocol.lease_pid.messages import LeasedMessage
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
 

@@ -1,4 +1,5 @@
 """Faults as data: kind, target and trigger.
 
-One file per kind; the faults of a run are generated before it starts and can be saved and replayed.
+The kinds are in `kinds/`, one file per subject; the faults of a run are generated before it starts
+and can be saved and replayed.
 """

@@ -1,1 +1,1 @@
-"""Requests that a broker answers about this concern, one file per API key."""
+"""Requests that a broker answers about this concern."""

@@ -1,1 +1,1 @@
-"""Invariants about this concern, one file each."""
+"""Invariants about this concern, one file for each subject."""

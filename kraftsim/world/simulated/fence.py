@@ -29,7 +29,7 @@ SOURCE_READERS = (
         "linecache",
         "pkgutil",
         "protocol.codec.store",
-        "protocol.numbered_files",
+        "protocol.declarations",
         "tokenize",
         "traceback",
     ),

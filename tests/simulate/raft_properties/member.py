@@ -11,13 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from kraftsim.metadata.rules_features import bootstrap_at
-from kraftsim.raft.controller_handlers import (
-    k01_fetch,
-    k52_vote,
-    k53_begin_quorum_epoch,
-    k54_end_quorum_epoch,
-    k59_fetch_snapshot,
-)
+from kraftsim.raft.controller_handlers import elections, log_fetches
 from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import raft_settings
 from kraftsim.raft.raft_node import RaftNode
@@ -39,16 +33,13 @@ from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
 from protocol.schema import Message
 
-HANDLERS = tuple(
-    room.HANDLER
-    for room in (
-        k01_fetch,
-        k18_api_versions,
-        k52_vote,
-        k53_begin_quorum_epoch,
-        k54_end_quorum_epoch,
-        k59_fetch_snapshot,
-    )
+HANDLERS = (
+    log_fetches.FETCH,
+    k18_api_versions.HANDLER,
+    elections.VOTE,
+    elections.BEGIN_QUORUM_EPOCH,
+    elections.END_QUORUM_EPOCH,
+    log_fetches.FETCH_SNAPSHOT,
 )
 
 

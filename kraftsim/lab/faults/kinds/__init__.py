@@ -1,1 +1,1 @@
-"""The kinds of faults, one file each."""
+"""The kinds of faults, by what they act on."""

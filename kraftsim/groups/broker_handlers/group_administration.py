@@ -1,0 +1,320 @@
+"""Requests of operators about groups: describe, list and delete them, and delete offsets.
+
+Each is answered by the coordinator of the group, ListGroups by every broker for its own.
+"""
+
+from typing import Final, Protocol
+
+from kraftsim.groups.group_coordinator import GroupsBroker, GroupTopicsBroker
+from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
+from kraftsim.groups.rules_consumer_group import ConsumerGroup
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.slices import Slices
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k15_describe_groups import (
+    OPERATIONS_NOT_ASKED_FOR,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.messages.k42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from protocol.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+FIRST_VERSION_WITH_NOT_FOUND: Final = 6
+"""KIP-1043."""
+ALL_GROUP_OPERATIONS: Final = 0b1_0100_1000
+"""Read, delete, describe: every operation is authorized without an authorizer."""
+
+
+def handle_describe_groups(broker: GroupsBroker, call: Call) -> Answer:
+    """DescribeGroups: state, protocol and members of classic groups.
+
+    Return a row for each group; an unknown group is Dead.
+
+    Source: kafka.coordinator.group.GroupCoordinator.handleDescribeGroup,
+    kafka.coordinator.group.GroupMetadata.summary, KIP-430.
+    """
+    request = call.body
+    assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
+    groups = [_describe(broker, group_id, call.api_version) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(broker: GroupsBroker, group_id: str, api_version: int) -> DescribedGroup:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return _refused(group_id, led)
+    group = led.shard.groups.get(group_id)
+    if group is None and api_version >= FIRST_VERSION_WITH_NOT_FOUND:
+        is_other = group_id in led.shard.consumer_groups
+        why = (
+            f"Group {group_id} is not a classic group."
+            if is_other
+            else f"Group {group_id} not found."
+        )
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=why,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+        )
+    if group is None:
+        return DescribedGroup(
+            error_code=ErrorCode.NONE,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+        )
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if group.is_in(GroupState.STABLE) else "",
+        members=_members(group),
+    )
+
+
+def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
+    """Return the members. Metadata and assignments are included in state Stable only."""
+    is_stable = group.is_in(GroupState.STABLE)
+    return [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata_for(group.protocol_name or "") if is_stable else b"",
+            member_assignment=member.assignment if is_stable else b"",
+        )
+        for member in group.members.values()
+    ]
+
+
+def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def refuse_describe_groups(call: Call, error: ErrorCode) -> Answer:
+    """Return a response with the same error for every group."""
+    request = call.body
+    assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
+    return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
+
+
+def _weight(broker: GroupsBroker, group_id: str) -> int:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    group = None if isinstance(led, ErrorCode) else led.shard.groups.get(group_id)
+    return 1 if group is None else 1 + len(group.members)
+
+
+DESCRIBE_GROUPS_SLICES = Slices(entries="groups", rows="groups", weight=_weight)
+DESCRIBE_GROUPS = Handler(
+    key=ApiKey.DESCRIBE_GROUPS,
+    handle=handle_describe_groups,
+    refuse=refuse_describe_groups,
+    slices=DESCRIBE_GROUPS_SLICES,
+)
+
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
+
+class GroupListingParts(Protocol):
+    """What the release decides for ListGroups."""
+
+    @property
+    def ignores_case_of_group_states(self) -> bool:
+        """Whether the states of a filter may be in any case."""
+        ...
+
+
+class GroupListingBroker(GroupsBroker, Protocol):
+    """A broker that lists its groups."""
+
+    @property
+    def parts(self) -> GroupListingParts:
+        """The replaceable classes of the node."""
+        ...
+
+
+def handle_list_groups(broker: GroupListingBroker, call: Call) -> Answer:
+    """ListGroups: the groups for which this broker is coordinator.
+
+    Return the groups that match the state and type filters; COORDINATOR_LOAD_IN_PROGRESS while some
+    are being loaded.
+
+    Source: kafka.coordinator.group.GroupCoordinator.handleListGroups, KIP-518, KIP-848.
+    """
+    request = call.body
+    assert isinstance(request, ListGroupsRequest), "dispatch decodes by API key"
+    normalized = str.lower if broker.parts.ignores_case_of_group_states else str
+    states = {normalized(state) for state in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+    is_loading = False
+    rows: list[ListedGroup] = []
+    for led in broker.groups.all():
+        is_loading = is_loading or led.is_loading
+        if not led.is_loading:
+            rows += [
+                row for row in map(_row, led.shard.all()) if not types or row.group_type in types
+            ]
+    rows = [row for row in rows if not states or normalized(row.group_state) in states]
+    return ListGroupsResponse(
+        error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
+        groups=rows,
+    )
+
+
+def _row(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=CONSUMER,
+            group_state=group.state.value,
+            group_type=CONSUMER,
+        )
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )
+
+
+LIST_GROUPS = Handler(
+    key=ApiKey.LIST_GROUPS,
+    handle=handle_list_groups,
+    refuse=lambda call, error: ListGroupsResponse(error_code=error),
+)
+
+
+def handle_delete_groups(broker: GroupsBroker, call: Call) -> Answer:
+    """DeleteGroups: delete empty groups and their offsets.
+
+    Return one result for each group, however often it is named: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP
+    or NONE.
+
+    Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229.
+    """
+    request = call.body
+    assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
+    names = list(dict.fromkeys(request.groups_names))
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=_delete(broker, name)) for name in names
+        ]
+    )
+
+
+def _delete(broker: GroupsBroker, group_id: str) -> ErrorCode:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return led
+    return led.settled(led.shard.delete(group_id, led.now()))
+
+
+def refuse_delete_groups(call: Call, error: ErrorCode) -> Answer:
+    """Return a response with the same error for every group."""
+    request = call.body
+    assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=error)
+            for name in dict.fromkeys(request.groups_names)
+        ]
+    )
+
+
+DELETE_GROUPS_SLICES = Slices(
+    entries="groups_names", rows="results", counting=lambda names: list(dict.fromkeys(names))
+)
+DELETE_GROUPS = Handler(
+    key=ApiKey.DELETE_GROUPS,
+    handle=handle_delete_groups,
+    refuse=refuse_delete_groups,
+    slices=DELETE_GROUPS_SLICES,
+)
+
+
+def handle_offset_delete(broker: GroupTopicsBroker, call: Call) -> Answer:
+    """OffsetDelete: delete committed offsets of topics to which the group is not subscribed.
+
+    Return a result for each partition, or a group-level error without partitions.
+
+    Source: kafka.server.KafkaApis.handleOffsetDeleteRequest,
+    kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496.
+    """
+    request = call.body
+    assert isinstance(request, OffsetDeleteRequest), "dispatch decodes by API key"
+    led = broker.groups.coordinated(request.group_id)
+    if isinstance(led, ErrorCode):
+        return OffsetDeleteResponse(error_code=led)
+    asked = [
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    ]
+    known = [partition for partition in asked if broker.image.partition(*partition) is not None]
+    errors = led.settled(led.shard.delete_offsets(request.group_id, known, led.now()))
+    if isinstance(errors, ErrorCode):
+        return OffsetDeleteResponse(error_code=errors)
+    found = dict(zip(known, errors, strict=True))
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.NONE,
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=found.get(
+                            (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+OFFSET_DELETE = Handler(
+    key=ApiKey.OFFSET_DELETE,
+    handle=handle_offset_delete,
+    refuse=lambda call, error: OffsetDeleteResponse(error_code=error),
+)
+
+
+HANDLERS = (
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    DELETE_GROUPS,
+    OFFSET_DELETE,
+)
