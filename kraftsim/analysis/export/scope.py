@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kraftsim.analysis.columns import (
     CAUSE_POSITION,
+    DERIVED_COLUMNS,
     ENVELOPE_COLUMNS,
     EXTRA,
     POSITION,
@@ -25,8 +26,10 @@ from protocol.api_keys import ApiKey
 
 BATCH_ROWS: Final = 4096
 """Events that are Python objects at the same time."""
-SLICE_ROWS: Final = 20_000
-"""Events that are read with all columns at the same time: most columns of an event are null."""
+SLICE_ROWS: Final = 200_000
+"""Events of all kinds that are read at the same time. Each slice scans the whole run, and most
+columns of an event are null.
+"""
 EXACT_MAX: Final = (1 << 53) - 1
 """JavaScript's numbers are exact up to here."""
 NO_CAUSE: Final = -1
@@ -34,6 +37,10 @@ _API_NAMES: Final = {
     int(key): key.name.replace("_", " ").title().replace(" ", "") for key in ApiKey
 }
 _ENVELOPE: Final = (*ENVELOPE_COLUMNS, EXTRA, POSITION, CAUSE_POSITION)
+
+_FIELDS: Final = tuple(
+    name for name in event_schema().names if name not in (*ENVELOPE_COLUMNS, *DERIVED_COLUMNS)
+)
 
 Integers = npt.NDArray[np.int64]
 
@@ -162,8 +169,7 @@ class Scope:
 
     def events(self, kinds: Collection[str]) -> Iterator[LoggedEvent]:
         """Yield the events of some kinds, with their fields."""
-        fields = {name for kind in kinds if kind in KINDS for name in fields_of(kind)}
-        yield from self._logged(self.table(kinds, (*_ENVELOPE, *sorted(fields))))
+        yield from self._logged(self.table(kinds, _columns_of(kinds)))
 
     def all_events(self) -> Iterator[LoggedEvent]:
         """Yield all events, with their fields."""
@@ -173,10 +179,11 @@ class Scope:
     def at_positions(self, positions: Iterable[int]) -> Iterator[LoggedEvent]:
         """Yield the events at some positions, with their fields."""
         wanted = list(positions)
-        if wanted:
-            yield from self._logged(
-                read_events(self.parquet, columns=event_schema().names, positions=wanted)
-            )
+        if not wanted:
+            return
+        kinds = read_events(self.parquet, columns=["kind"], positions=wanted).column("kind")
+        columns = _columns_of(kinds.unique().to_pylist())
+        yield from self._logged(read_events(self.parquet, columns=columns, positions=wanted))
 
     def _logged(self, table: pa.Table) -> Iterator[LoggedEvent]:
         for batch in table.to_batches(max_chunksize=BATCH_ROWS):
@@ -197,6 +204,13 @@ class Scope:
                     fields={name: value for name, value in values.items() if value is not None},
                 )
             self.advance(batch.num_rows)
+
+
+def _columns_of(kinds: Collection[str]) -> list[str]:
+    """Return the columns in which events of some kinds have values."""
+    names = {name for kind in kinds if kind in KINDS for name in fields_of(kind)}
+    unknown = [] if all(kind in KINDS for kind in kinds) else event_schema().names
+    return list(dict.fromkeys((*_ENVELOPE, *sorted(names), *unknown)))
 
 
 def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -226,6 +240,8 @@ def exact(fields: dict[str, Value]) -> dict[str, Value]:
 
 
 def _names_in(kind: str, columns: Collection[str]) -> tuple[str, ...]:
-    """Return the fields of a kind that were read; `extra` has those that no known kind has."""
-    own = fields_of(kind) if kind in KINDS else ()
+    """Return the fields of a kind that were read; an unknown kind can have any, and `extra` has
+    those that no known kind has.
+    """
+    own = fields_of(kind) if kind in KINDS else _FIELDS
     return tuple(name for name in (*own, EXTRA) if name in columns)
