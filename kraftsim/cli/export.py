@@ -20,16 +20,18 @@ FILES: Final = {
     "otlp": "traces.jsonl",
 }
 """Format -> name of the file in the directory of the run."""
+LATEST_MS: Final = 9e12
+"""Nanoseconds of a run are 64-bit integers."""
 
 
 @click.command(
     epilog="""\b
 Formats:
-  perfetto  Chrome trace events, for ui.perfetto.dev and chrome://tracing
-  shiviz    events with vector clocks, for ShiViz; choose the file there
-  jepsen    a history of client operations in EDN, for Elle's list-append checker
-  mermaid   a sequence diagram of one window: --violation, or --from and --until
-  otlp      traces in OTLP/JSON lines, for the OpenTelemetry collector
+  perfetto: Chrome trace events, for ui.perfetto.dev and chrome://tracing
+  shiviz: events with vector clocks, for ShiViz; choose the file there
+  jepsen: a history of client operations in EDN, for Elle's list-append checker
+  mermaid: a sequence diagram of one window: --violation, or --from and --until
+  otlp: traces in OTLP/JSON lines, for the OpenTelemetry collector
 
 \b
 Examples:
@@ -60,7 +62,7 @@ Exit codes: 0 ok, 3 failed."""
 @click.option(
     "--from",
     "from_ms",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=LATEST_MS),
     default=None,
     metavar="MS",
     help="Start at this millisecond of the run.",
@@ -68,7 +70,7 @@ Exit codes: 0 ok, 3 failed."""
 @click.option(
     "--until",
     "until_ms",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=LATEST_MS),
     default=None,
     metavar="MS",
     help="End at this millisecond.",

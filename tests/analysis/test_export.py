@@ -757,6 +757,8 @@ def test_a_failed_export_leaves_no_file(generated: Run, tmp_path: Path) -> None:
     place = tmp_path / "out"
     late = command(generated.directory, "--format", "otlp", "--from", "1e9", "--to", place)
     assert late.exit_code == 3 and "change --from, --until or --limit" in late.stderr
+    endless = command(generated.directory, "--format", "otlp", "--until", "inf", "--to", place)
+    assert endless.exit_code != 0 and "inf is not in the range" in endless.stderr
     nowhere = command(generated.directory, "--format", "otlp", "--to", place / "out")
     assert nowhere.exit_code == 3 and f"--to {place / 'out'}: No such file" in nowhere.stderr
     other = command(generated.directory, "--format", "otlp", "--violation", 1, "--to", place)

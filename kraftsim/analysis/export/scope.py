@@ -105,9 +105,9 @@ class Scope:
         self._t_ns: Integers = np.asarray(times.combine_chunks(), np.int64)
         self.first, self.end = 0, len(self._t_ns)
         if from_ms is not None:
-            self.first = int(np.searchsorted(self._t_ns, int(from_ms * 1e6), side="left"))
+            self.first = int(np.searchsorted(self._t_ns, round(from_ms * 1e6), side="left"))
         if until_ms is not None:
-            self.end = int(np.searchsorted(self._t_ns, int(until_ms * 1e6), side="right"))
+            self.end = int(np.searchsorted(self._t_ns, round(until_ms * 1e6), side="right"))
         if limit is not None:
             self.end = min(self.end, self.first + limit)
         if self.first >= self.end:
