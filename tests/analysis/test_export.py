@@ -579,16 +579,17 @@ def test_a_sequence_diagram_draws_an_arrow_per_cause(generated: Run) -> None:
     assert sum(bool(re.match(r"n\d+->>", line)) for line in lines) == len(requests) > 1
 
 
-def test_a_sequence_diagram_of_a_violation_keeps_its_events(generated: Run) -> None:
-    """However far apart they are, and whatever lies between them."""
-    blocks = [
-        cast("int", row["position"]) for row in generated.of_kinds("ProducerIdBlockAllocated")
-    ]
-    violated(generated, blocks[0], blocks[-1])
+@pytest.mark.parametrize("kind", ["ProducerIdBlockAllocated", "FrameSent"])
+def test_a_sequence_diagram_of_a_violation_keeps_its_events(generated: Run, kind: str) -> None:
+    """However far apart they are, whatever lies between them, and of whatever kind they are."""
+    shown = [generated.of_kinds(kind)[0], generated.of_kinds(kind)[-1]]
+    violated(generated, *(cast("int", row["position"]) for row in shown))
     text, exported = generated.export("mermaid", Window(violation=1, limit=40))
     lines = statements(text)
     marked = [line for before, line in pairwise(lines) if before.startswith("rect")]
-    assert len(marked) == 2 and all("ProducerIdBlockAllocated" in line for line in marked)
+    assert len(marked) == 2
+    for line, row in zip(marked, shown, strict=True):
+        assert f": {cast('int', row['t_ns']) / 1e9:.6f} s " in line
     assert sum("FaultInjected" in line for line in lines) == 2
     assert len([line for line in lines if re.match(r"n\d+-|Note", line)]) <= 40 + 2
     left_out = exported.event_count - 40

@@ -25,6 +25,8 @@ ROWS_MAX: Final = 60
 FRAMES: Final = ("FrameSent", "FrameReceived")
 BEFORE, AFTER = 12, 3
 """Events around those that show a violation that are in its window, too."""
+FIRST: Final = 0
+"""Rank of faults and phases, on whatever node they are logged."""
 TEXT_MAX: Final = 160
 _PLAIN: Final = frozenset(" .,_=@/()+-'*!?|~$&")
 _NOT_SHOWN: Final = ("connection", "link", "crc", "api_version", "client_id")
@@ -126,7 +128,8 @@ class SequenceDiagram:
         own = {event.node for event in self.shown.witnesses} if self.shown else set()
         of_kind = np.array([_rank(name) for name in names], np.int64)
         of_node = np.array([2 * (name not in own) for name in nodes.dictionary.to_pylist()])
-        rank = of_kind[np.asarray(kinds.indices)] + of_node[np.asarray(nodes.indices)]
+        rank = of_kind[np.asarray(kinds.indices)]
+        rank = np.where(rank == FIRST, FIRST, rank + of_node[np.asarray(nodes.indices)])
         rank[np.isin(position, list(self._witnesses))] = -1
         return np.asarray(rank, np.int64)
 
@@ -143,10 +146,11 @@ class SequenceDiagram:
         node_of = {event.position: event.node for event in events}
         answered = {event.cause for event in events if _is_arrow(event, node_of)}
         for event in events:
-            if event.kind == "FrameSent" and event.position in answered:
+            is_witness = event.position in self._witnesses
+            if event.kind == "FrameSent" and event.position in answered and not is_witness:
                 continue  # its arrow is drawn where it arrives
             lines = [self._row(event, places, node_of)]
-            if event.position in self._witnesses:
+            if is_witness:
                 lines = ["rect rgb(255, 225, 225)", *(f"    {line}" for line in lines), "end"]
             yield from (f"    {line}" for line in lines)
         if left_out:
@@ -167,9 +171,9 @@ def _is_arrow(event: LoggedEvent, node_of: dict[int, str]) -> bool:
 
 
 def _rank(kind: str) -> int:
-    """Return how important a kind is; a frame on another node is the least."""
+    """Return how important a kind is on a node of the violation; a frame is the least."""
     if family_of(kind) in ("faults", "run"):
-        return 0
+        return FIRST
     return 3 if kind in FRAMES else 1
 
 
