@@ -26,7 +26,7 @@ from kraftsim.analysis.columns import (
     family_schema,
 )
 from kraftsim.analysis.dataset import DataFile
-from kraftsim.analysis.reading import Piece
+from kraftsim.analysis.reading import EventPiece
 from kraftsim.analysis.staging import SAMPLE_ROWS
 
 SLICE_ROWS: Final = 1 << 20
@@ -54,7 +54,7 @@ class PieceSource(NamedTuple):
     rows: int
     samples: Sequence[tuple[int, int]]
     last_t_ns: int
-    load: Callable[[], Piece]
+    load: Callable[[], EventPiece]
 
 
 class Assembled(NamedTuple):
@@ -123,7 +123,7 @@ def _slices(sources: Sequence[PieceSource], slice_rows: int) -> Iterator[list[_P
     """Yield the parts of each slice, in the order of time."""
     ordered = sorted(sources, key=lambda each: (each.samples[0][0], each.node, each.incarnation))
     waiting = list(reversed(ordered))
-    open_: list[tuple[Piece, int]] = []
+    open_: list[tuple[EventPiece, int]] = []
     for end in (*_ends(sources, slice_rows), None):
         while waiting and (end is None or waiting[-1].samples[0][0] <= end.t_ns):
             open_.append((waiting.pop().load(), 0))
@@ -161,7 +161,7 @@ def _ends(sources: Sequence[PieceSource], slice_rows: int) -> list[Key]:
     return ends
 
 
-def _rows_before(piece: Piece, end: Key) -> int:
+def _rows_before(piece: EventPiece, end: Key) -> int:
     """Return how many rows of a piece precede a key."""
     t_ns = piece.table.column("t_ns").to_numpy()
     first = int(np.searchsorted(t_ns, end.t_ns, "left"))

@@ -27,7 +27,7 @@ from kraftsim.analysis.dataset import (
     RunManifest,
     SourceFile,
 )
-from kraftsim.analysis.reading import Chunk, ChunkContent, Piece, chunks_of, read_chunk
+from kraftsim.analysis.reading import Chunk, ChunkContent, EventPiece, chunks_of, read_chunk
 from kraftsim.analysis.staging import (
     Lines,
     ParsedChunk,
@@ -195,7 +195,7 @@ class _Plan:
         )
 
 
-def _in_memory(piece: Piece) -> PieceSource:
+def _in_memory(piece: EventPiece) -> PieceSource:
     samples, last_t_ns = samples_of(piece)
     return PieceSource(
         piece.node,

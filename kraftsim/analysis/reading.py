@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
     is_last: bool
 
 
-class Piece(NamedTuple):
+class EventPiece(NamedTuple):
     """Events of one kind of one incarnation of a node, sorted by time and line number.
 
     The table has `n`, `t_ns`, `wall_ms`, the fields of the kind, and `extra`.
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
 class ChunkContent(NamedTuple):
     """The events of a chunk, and what could not be read of it."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[EventPiece, ...]
     torn_bytes: int = 0
     unreadable_lines: int = 0
 
@@ -138,7 +138,7 @@ def read_lines(data: bytes) -> ChunkContent:
     if grouped is None:
         return _read_one_by_one(lines)
     node, incarnation, by_kind = grouped
-    pieces: list[Piece] = []
+    pieces: list[EventPiece] = []
     unreadable_lines = 0
     for kind, own in sorted(by_kind.items()):
         table = _parse(kind, own)
@@ -147,7 +147,7 @@ def read_lines(data: bytes) -> ChunkContent:
             pieces += content.pieces
             unreadable_lines += content.unreadable_lines
         else:
-            pieces.append(Piece(node, incarnation, kind, _sorted(table)))
+            pieces.append(EventPiece(node, incarnation, kind, _sorted(table)))
     return ChunkContent(tuple(pieces), 0, unreadable_lines)
 
 
@@ -268,7 +268,7 @@ def _read_one_by_one(lines: Sequence[bytes]) -> ChunkContent:
         rows.setdefault((node, incarnation, kind), []).append(row)
     return ChunkContent(
         tuple(
-            Piece(*key, _sorted(pa.Table.from_pylist(own, schema=_piece_schema(key[2]))))
+            EventPiece(*key, _sorted(pa.Table.from_pylist(own, schema=_piece_schema(key[2]))))
             for key, own in sorted(rows.items())
         ),
         0,

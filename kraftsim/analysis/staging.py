@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kraftsim.analysis.reading import Chunk, Piece, read_chunk
+from kraftsim.analysis.reading import Chunk, EventPiece, read_chunk
 
 SAMPLE_ROWS: Final = 4096
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -79,7 +79,7 @@ def parse_into(chunk: Chunk, to: Path) -> ParsedChunk:
     )
 
 
-def _staged(piece: Piece, path: str, begin: int, size_bytes: int) -> Staged:
+def _staged(piece: EventPiece, path: str, begin: int, size_bytes: int) -> Staged:
     samples, last_t_ns = samples_of(piece)
     return Staged(
         path,
@@ -94,7 +94,7 @@ def _staged(piece: Piece, path: str, begin: int, size_bytes: int) -> Staged:
     )
 
 
-def samples_of(piece: Piece) -> tuple[tuple[tuple[int, int], ...], int]:
+def samples_of(piece: EventPiece) -> tuple[tuple[tuple[int, int], ...], int]:
     """Return the samples of a piece, and the time of its last row."""
     t_ns = piece.table.column("t_ns").to_numpy()
     n = piece.table.column("n").to_numpy()
@@ -102,15 +102,15 @@ def samples_of(piece: Piece) -> tuple[tuple[tuple[int, int], ...], int]:
     return tuple(samples), int(t_ns[-1])
 
 
-def load(staged: Staged) -> Piece:
+def load(staged: Staged) -> EventPiece:
     """Return a staged piece."""
     with pa.memory_map(staged.path) as file:
         file.seek(staged.begin)
         table = pa.ipc.open_stream(file.read_buffer(staged.size_bytes)).read_all()
-    return Piece(staged.node, staged.incarnation, staged.kind, table.combine_chunks())
+    return EventPiece(staged.node, staged.incarnation, staged.kind, table.combine_chunks())
 
 
-def lines_of(pieces: Sequence[Piece]) -> tuple[Lines, ...]:
+def lines_of(pieces: Sequence[EventPiece]) -> tuple[Lines, ...]:
     """Return the line numbers of each incarnation in the pieces of a chunk."""
     numbers: dict[tuple[str, int], list[np.ndarray]] = {}
     for piece in pieces:

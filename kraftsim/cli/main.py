@@ -44,6 +44,7 @@ VERBS = {
     "analyze": "Check the invariants of a run, with Spark or DuckDB.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
+    "export": "Write a run for Perfetto, ShiViz, Jepsen, mermaid or OpenTelemetry.",
     "decode": "Decode Kafka frames from hex, a file, or a packet capture.",
     "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",
     "conformance": "Check a running node against numbered protocol requirements.",

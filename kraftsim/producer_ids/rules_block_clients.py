@@ -75,7 +75,7 @@ class EndBroker:
 Effect = SendAllocate | CompleteRequest | WakeAt | EndBroker
 
 
-class Claim(NamedTuple):
+class BlockClaim(NamedTuple):
     """The result of a claim, and the effects of the step; for Waiting, register the waiter before
     they are carried out.
     """
@@ -89,7 +89,7 @@ class ProducerIdSource(Protocol):
     effects, in order.
     """
 
-    def claim(self, now_ms: int) -> Claim:
+    def claim(self, now_ms: int) -> BlockClaim:
         """Return the next id of this broker.
 
         A Refusal is returned at once; for Waiting the request is held until Complete.
@@ -155,17 +155,17 @@ class WaitingBlockClient:
         self._first_waits_until_ms: int | None = None
         """Set once the first of the queue has found no id."""
 
-    def claim(self, now_ms: int) -> Claim:
+    def claim(self, now_ms: int) -> BlockClaim:
         """Return the next id, or add the client to the queue."""
         effects: list[Effect] = []
         if not self._waiters:
             result, effects = self._look_for_id()
             if result is not None:
-                return Claim(result, effects)
+                return BlockClaim(result, effects)
             effects.append(self._begin_wait(now_ms))
         self._waiter_count += 1
         self._waiters.append(self._waiter_count)
-        return Claim(WaitingRequest(self._waiter_count), effects)
+        return BlockClaim(WaitingRequest(self._waiter_count), effects)
 
     def on_response(
         self, error_code: int, first_producer_id: int, size: int, now_ms: int
@@ -318,7 +318,7 @@ class PrefetchingBlockClient:
         """
         self._backoff_until_ms: int | None = None
 
-    def claim(self, now_ms: int) -> Claim:
+    def claim(self, now_ms: int) -> BlockClaim:
         """Return the next id, or COORDINATOR_LOAD_IN_PROGRESS until the next block is received.
 
         Never Waiting.
@@ -335,7 +335,7 @@ class PrefetchingBlockClient:
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             "the next block of producer ids is not received yet",
         )
-        return Claim(refusal, effects)
+        return BlockClaim(refusal, effects)
 
     def on_response(
         self, error_code: int, first_producer_id: int, size: int, now_ms: int
@@ -374,13 +374,13 @@ class PrefetchingBlockClient:
         """Do nothing: no client waits."""
         return []
 
-    def _hand_out(self, now_ms: int) -> Claim:
+    def _hand_out(self, now_ms: int) -> BlockClaim:
         producer_id = self._following_producer_id
         self._following_producer_id += 1
         effects: list[Effect] = []
         if self._asks_ahead(ProducerId(producer_id)):
             effects = self._maybe_request(now_ms)
-        return Claim(ProducerId(producer_id), effects)
+        return BlockClaim(ProducerId(producer_id), effects)
 
     def _asks_ahead(self, producer_id: ProducerId) -> bool:
         """Return whether an id is the prefetch threshold."""
@@ -428,15 +428,15 @@ class ZnodeBlockClient:
         self._waiters: deque[int] = deque()
         self._waiter_count = 0
 
-    def claim(self, now_ms: int) -> Claim:
+    def claim(self, now_ms: int) -> BlockClaim:
         """Return the next id, or let the client wait for a block."""
         if not self._waiters:
             producer_id = self._take()
             if producer_id is not None:
-                return Claim(producer_id, [])
+                return BlockClaim(producer_id, [])
         self._waiter_count += 1
         self._waiters.append(self._waiter_count)
-        return Claim(WaitingRequest(self._waiter_count), self._ask())
+        return BlockClaim(WaitingRequest(self._waiter_count), self._ask())
 
     def on_response(
         self, error_code: int, first_producer_id: int, size: int, now_ms: int
@@ -578,7 +578,7 @@ class UncoordinatedSource:
         self._next = self._counted = counted
         self._store = store
 
-    def claim(self, now_ms: int) -> Claim:
+    def claim(self, now_ms: int) -> BlockClaim:
         """Return the next id; UNKNOWN_SERVER_ERROR if the broker id or the counter does not fit.
 
         Never Waiting.
@@ -586,11 +586,11 @@ class UncoordinatedSource:
         if self._next == self._counted:
             block = own_block(self._broker_id, self._counted)
             if isinstance(block, Refusal):
-                return Claim(block, [])
+                return BlockClaim(block, [])
             self._counted += block.size
             self._store(self._counted)
         self._next += 1
-        return Claim(ProducerId(self._broker_id << COUNTER_BITS | self._next - 1), [])
+        return BlockClaim(ProducerId(self._broker_id << COUNTER_BITS | self._next - 1), [])
 
     def on_response(
         self, error_code: int, first_producer_id: int, size: int, now_ms: int

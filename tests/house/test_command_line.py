@@ -159,6 +159,7 @@ def test_the_list_of_commands_has_the_usual_heading() -> None:
         (["frobnicate"], "No such command 'frobnicate'"),
         (["analyze", "no-such-run"], "Directory 'no-such-run' does not exist"),
         (["list", "spoons"], "'spoons' is not one of"),
+        (["export", ".", "--format", "svg"], "'svg' is not one of 'perfetto', 'shiviz'"),
         (["doctor", "--require", "a-lever"], "doctor checks python"),
         (["doctor", "--node", "127.0.0.1"], "write an address as HOST:PORT"),
         (["doctor", "--node", "127.0.0.1:1"], "127.0.0.1:1 does not answer"),
