@@ -12,6 +12,7 @@ import msgspec
 
 from kraftsim.analysis import document
 from kraftsim.analysis.analysis import Analysis, RunFacts, read_run_facts
+from kraftsim.analysis.details import find_details
 from kraftsim.analysis.ingest import IngestResult, ingested
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.transaction_chapter import TransactionChapter, find_chapter, has_transactions
@@ -46,6 +47,16 @@ def analyze_run(
     upgrade = find_upgrade(Path(ingest.parquet))
     analysis = msgspec.structs.replace(
         _analysis(facts, ingest, chosen, rows), transactions=chapter, upgrade=upgrade
+    )
+    analysis = msgspec.structs.replace(
+        analysis,
+        details=find_details(
+            run,
+            Path(ingest.parquet),
+            analysis.verdicts,
+            analysis.evidence,
+            command=facts.command,
+        ),
     )
     if not invariants:
         (run / ANALYSIS_FILE).write_bytes(document.encode(analysis))

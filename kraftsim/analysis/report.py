@@ -25,7 +25,7 @@ from kraftsim.analysis.payload import pack
 from kraftsim.analysis.store import read_events
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.upgrade_chapter import upgrade_html
-from kraftsim.analysis.witnesses import printable
+from kraftsim.analysis.printing import printable
 from kraftsim.invariants.verdict import Outcome, Verdict
 from protocol.api_keys import ApiKey
 

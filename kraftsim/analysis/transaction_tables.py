@@ -16,7 +16,7 @@ from kraftsim.analysis.transaction_queries import (
     PARTITIONS,
     TURNED_AWAY,
 )
-from kraftsim.analysis.witnesses import printable
+from kraftsim.analysis.printing import printable
 from protocol.errors import ErrorCode
 
 ERRORS: Final = {int(error): error.name for error in ErrorCode}
