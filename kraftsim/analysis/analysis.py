@@ -13,9 +13,9 @@ import msgspec
 from kraftsim.analysis.details import RunDetails
 from kraftsim.analysis.details_text import incident_lines, reproduction_lines
 from kraftsim.analysis.ingest import IngestResult
+from kraftsim.analysis.printing import printable
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
-from kraftsim.analysis.printing import printable
 from kraftsim.analysis.witnesses import Witness
 from kraftsim.invariants.verdict import Outcome, Verdict, Violation
 
@@ -147,9 +147,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
     def _not_applicable(self) -> Iterable[str]:
         """Return one line for all invariants that do not apply; the report and --json name them."""
-        names = [
-            each.invariant for each in self.verdicts if each.outcome is Outcome.NOT_APPLICABLE
-        ]
+        names = [each.invariant for each in self.verdicts if each.outcome is Outcome.NOT_APPLICABLE]
         if names:
             yield f"  {Outcome.NOT_APPLICABLE}  {len(names)} invariants: see --json, or the report"
 

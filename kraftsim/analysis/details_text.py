@@ -67,9 +67,7 @@ def _shown(around: tuple[Between, ...]) -> tuple[Between, ...]:
         around,
         key=lambda each: (not each.leads and each.event.kind != FAULT, -each.event.position),
     )
-    return tuple(
-        sorted(ordered[:AROUND_PRINTED_MAX], key=lambda each: each.event.position)
-    )
+    return tuple(sorted(ordered[:AROUND_PRINTED_MAX], key=lambda each: each.event.position))
 
 
 def _line(event: Witness) -> str:

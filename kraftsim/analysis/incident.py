@@ -63,8 +63,8 @@ Value: TypeAlias = int | str | bool
 
 
 class Between(msgspec.Struct, frozen=True, kw_only=True):
-    """An event near the witnesses. `place`: 'before', 'between' or 'after' them; `leads`: it happens
-    before the last witness in Lamport's sense, so it can be a cause.
+    """An event near the witnesses. `place`: 'before', 'between' or 'after' them; `leads`: in
+    Lamport's sense it happens before the last witness, so it can be a cause.
     """
 
     event: Witness
@@ -102,7 +102,7 @@ def find_incidents(
         and verdict.violations
         and evidence.get(verdict.violations[0])
     ]
-    first.sort(key=lambda each: max(witness.position for witness in each[0]))
+    first.sort(key=lambda each: (each[0][-1].position, -len(each[0]), each[1].invariant))
     return tuple(
         _incident(parquet, verdict, witnesses) for witnesses, verdict in first[:INCIDENTS_MAX]
     )
@@ -316,9 +316,7 @@ def _offsets(table: pa.Table, name: str) -> Integers:
     return np.asarray(table.column(name).combine_chunks().fill_null(-1), np.int64)
 
 
-def _is_one_of(
-    table: pa.Table, name: str, values: Collection[str]
-) -> "npt.NDArray[np.bool_]":
+def _is_one_of(table: pa.Table, name: str, values: Collection[str]) -> "npt.NDArray[np.bool_]":
     if name not in table.column_names:
         return np.zeros(table.num_rows, bool)
     found = pc.is_in(table.column(name).cast(pa.string()), pa.array(sorted(values), pa.string()))

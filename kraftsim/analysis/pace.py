@@ -4,6 +4,7 @@ The nth outcome of a record (acknowledged or failed) at a client belongs to its 
 acknowledgement counts in the phase and the interval in which it arrives.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,7 +29,8 @@ _PHASE, _ENDED = "PhaseBegan", "RunEnded"
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     """The acknowledgements that arrived from `begin_ns` to before `end_ns`.
 
-    `percentiles_ns` are p50, p95, p99 and the maximum; none without acknowledgements of known sends.
+    `percentiles_ns` are p50, p95, p99 and the maximum; none without an acknowledgement whose send
+    is known.
     """
 
     begin_ns: int
@@ -97,9 +99,7 @@ def find_pace(parquet: Path, waits: Waits) -> Pace | None:
     """Return latency and throughput; None for a run without acknowledgements."""
     if not len(waits.at_ns):
         return None
-    marks = read_events(
-        parquet, kinds=(_PHASE, _ENDED, _SENT), columns=("kind", "t_ns", "phase")
-    )
+    marks = read_events(parquet, kinds=(_PHASE, _ENDED, _SENT), columns=("kind", "t_ns", "phase"))
     at_ns = np.asarray(marks.column("t_ns").combine_chunks(), np.int64)
     kind = marks.column("kind")
     is_phase, is_end = _is(kind, _PHASE), _is(kind, _ENDED)
@@ -119,8 +119,7 @@ def find_pace(parquet: Path, waits: Waits) -> Pace | None:
     return Pace(
         phases=phases,
         intervals=tuple(
-            _latencies(waits, int(begin), int(end), "")
-            for begin, end in zip(edges[:-1], edges[1:], strict=True)
+            _latencies(waits, int(begin), int(end), "") for begin, end in pairwise(edges)
         ),
     )
 

@@ -167,7 +167,7 @@ def _brokers(rows: Sequence[Row]) -> set[str]:
 def _state(node: str, rows: Sequence[Row], everything: Sequence[Row], fold: _Fold) -> ReplicaState:
     incarnation = max(int(row["incarnation"] or 0) for row in rows)
     own = [row for row in rows if row["incarnation"] == incarnation]
-    truncated = _figure(own, {kind: ("end_offset", 0) for kind in _TRUNCATED})
+    truncated = _figure(own, dict.fromkeys(_TRUNCATED, ("end_offset", 0)))
     flushed = _figure(own, fold.flushed)
     if flushed is not None and truncated is not None and truncated[1] > flushed[1]:
         flushed = (min(flushed[0], truncated[0]), flushed[1])

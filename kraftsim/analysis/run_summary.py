@@ -60,7 +60,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             return f"{nodes or 'no nodes'}: no records sent"
         figures = [
             f"{_counted(self.acknowledged, 'record')} acknowledged",
-            "lost: unknown, a final log was not read" if self.lost is None else f"{self.lost:,} lost",
+            "lost: unknown, a final log was not read"
+            if self.lost is None
+            else f"{self.lost:,} lost",
             *([f"{self.deleted:,} deleted by retention or compaction"] if self.deleted else []),
             *([] if self.doubled is None else [f"{self.doubled:,} doubled"]),
             *([f"{self.failed:,} failed at the client"] if self.failed else []),
@@ -98,9 +100,7 @@ def find_summary(parquet: Path, waits_ns: Integers) -> RunSummary:
         kinds=(_FINAL_LOG,),
         columns=("topic", "partition", "log_start_offset", "record_count"),
     )
-    cleaned = read_events(
-        parquet, kinds=(_CLEANED,), columns=("topic", "partition", "next_offset")
-    )
+    cleaned = read_events(parquet, kinds=(_CLEANED,), columns=("topic", "partition", "next_offset"))
     failed = read_events(parquet, kinds=(_FAILED,), columns=("t_ns",)).num_rows
     logs = logs.filter(pc.greater_equal(logs.column("record_count"), 0))
     books = _Books([records, final, logs, cleaned])
@@ -109,7 +109,9 @@ def find_summary(parquet: Path, waits_ns: Integers) -> RunSummary:
     is_sent = is_sent.astype(bool)
     lost, deleted = _lost(
         _Records(
-            record_partition[~is_sent], books.keys[0][~is_sent], _numbers(records, "offset")[~is_sent]
+            record_partition[~is_sent],
+            books.keys[0][~is_sent],
+            _numbers(records, "offset")[~is_sent],
         ),
         _Records(final_partition, books.keys[1], _numbers(final, "offset")),
         starts=_extreme(log_partition, _numbers(logs, "log_start_offset"), books.count, np.minimum),
@@ -180,9 +182,7 @@ def pairs(firsts: list[Integers], seconds: list[Integers]) -> list[Integers]:
     -1.
     """
     width = max((int(column.max(initial=0)) for column in seconds), default=0) + 2
-    return [
-        (first + 1) * width + second + 1 for first, second in zip(firsts, seconds, strict=True)
-    ]
+    return [(first + 1) * width + second + 1 for first, second in zip(firsts, seconds, strict=True)]
 
 
 def renumber(columns: list[Integers]) -> tuple[list[Integers], int]:
@@ -196,9 +196,7 @@ def _numbers(table: pa.Table, name: str) -> Integers:
     return np.asarray(table.column(name).combine_chunks().fill_null(NO_OFFSET), np.int64)
 
 
-def _extreme(
-    partition: Integers, values: Integers, count: int, which: np.ufunc
-) -> Integers:
+def _extreme(partition: Integers, values: Integers, count: int, which: np.ufunc) -> Integers:
     """Return the least or the greatest value of each partition; -1 for one without any."""
     is_least = which is np.minimum
     found = np.full(count, np.iinfo(np.int64).max if is_least else NO_OFFSET, np.int64)
@@ -271,14 +269,8 @@ def _nodes(parquet: Path) -> tuple[dict[str, int], tuple[str, ...]]:
     named = {(row["role"], row["node"]) for row in started}
     releases = {row["release"] for row in started if row["release"]}
     return (
-        {
-            role: count
-            for role in ROLES
-            if (count := sum(each == role for each, _ in named))
-        },
-        tuple(
-            sorted(releases, key=lambda name: ([int(n) for n in _NUMBERS.findall(name)], name))
-        ),
+        {role: count for role in ROLES if (count := sum(each == role for each, _ in named))},
+        tuple(sorted(releases, key=lambda name: ([int(n) for n in _NUMBERS.findall(name)], name))),
     )
 
 

@@ -19,6 +19,8 @@ _ERROR_NAMES: Final = {int(error): error.name for error in ErrorCode}
 _BATCH: Final = "offsets {first_offset} to {last_offset} of {topic}-{partition}"
 _PRODUCER: Final = "producer id {producer_id}, epoch {producer_epoch}"
 _GROUP: Final = "group {group_id} for {topic}-{partition}"
+_NODE_IDS: Final = ("leader", "leader_id", "voted_id")
+NO_NODE: Final = -1
 _TEMPLATES: Final = {
     "BatchAppended": "{node} appended {record_count} records as leader in epoch {leader_epoch}: "
     f"{_BATCH}, {_PRODUCER}, sequence {{base_sequence}} to {{last_sequence}}",
@@ -239,6 +241,8 @@ def _value(place: re.Match[str], node: str, fields: Mapping[str, Value]) -> str:
         return "(none)"
     if if_true is not None:
         return str(if_true if value else if_false)
+    if name in _NODE_IDS and value == NO_NODE:
+        return "none"
     if name == "error_code" and isinstance(value, int):
         return _ERROR_NAMES.get(value, f"error {value}")
     return printable(value)
