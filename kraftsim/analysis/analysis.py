@@ -118,10 +118,10 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             for incident in self.details.incidents[:INCIDENTS_PRINTED_MAX]:
                 lines += incident_lines(incident)
         lines += [f"  {line.strip()}" for line in map(printable, self.ingest.lines())]
-        told = self._told()
+        described = self._described()
         for verdict in sorted(self.verdicts, key=lambda each: WORST_FIRST.index(each.outcome)):
             if verdict.outcome is not Outcome.NOT_APPLICABLE:
-                lines += self._lines_of(verdict, told)
+                lines += self._lines_of(verdict, described)
         lines += self._not_applicable()
         replay = self._reproduction()
         if len(lines) + len(replay) <= SUMMARY_LINES_MAX:
@@ -133,8 +133,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             *replay,
         ]
 
-    def _told(self) -> set[str]:
-        """Return the invariants whose first violation is told at the top."""
+    def _described(self) -> set[str]:
+        """Return the invariants whose first violation is described at the top."""
         incidents = () if self.details is None else self.details.incidents
         return {incident.invariant for incident in incidents[:INCIDENTS_PRINTED_MAX]}
 
@@ -151,7 +151,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         if names:
             yield f"  {Outcome.NOT_APPLICABLE}  {len(names)} invariants: see --json, or the report"
 
-    def _lines_of(self, verdict: Verdict, told: set[str]) -> Iterable[str]:
+    def _lines_of(self, verdict: Verdict, described: set[str]) -> Iterable[str]:
         """Return a verdict as text, with its first violations and the events that show them."""
         counted = f", {verdict.violation_count:,} violations" if verdict.violation_count else ""
         promised = " (must be exercised)" if verdict.outcome is Outcome.VACUOUS else ""
@@ -162,7 +162,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         if verdict.reason:
             yield f"      {verdict.reason}"
         shown = verdict.violations[:VIOLATIONS_SHOWN_MAX]
-        for violation in shown[1 if verdict.invariant in told else 0 :]:
+        for violation in shown[1 if verdict.invariant in described else 0 :]:
             yield f"      {printable(violation.message)}"
             for event in self.evidence[violation]:
                 yield f"          {event.line()}"

@@ -1,7 +1,7 @@
-"""A violation, told in order: the rule, its witnesses as sentences, what lies between them on the
+"""A violation, described in order: the rule, its witnesses as sentences, what lies between them on the
 same log or producer, and the state of each replica at that moment.
 
-The first violation of each violated invariant is told, for the few invariants that were violated
+The first violation of each violated invariant is described, for the few invariants that were violated
 first; the others are in the table of invariants.
 """
 
@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int64]
 INCIDENTS_MAX: Final = 5
 BETWEEN_MAX: Final = 24
 WINDOW_MAX: Final = 200_000
-"""Whether an event leads to another is followed back over so many events."""
+"""Messages are followed back over so many events, to find what leads to a violation."""
 CANDIDATES_MAX: Final = 100_000
 FINAL_PREFIX: Final = "Final"
 LOG_OF_FAMILY: Final = {"transactions": "__transaction_state", "groups": "__consumer_offsets"}
@@ -38,6 +38,7 @@ _LIFECYCLE: Final = (
     "NodeStarted",
     "NodeStopped",
 )
+_COMPARED: Final = ("first_offset", "last_offset", "offset", "record_key")
 _NOTABLE: Final = {
     *_LIFECYCLE,
     "ControllerElected",
@@ -227,7 +228,8 @@ def _around(
     count = len(between)
     chosen = _most_telling(parquet, between, witnesses)
     known = fetch_witnesses(parquet, chosen.tolist())
-    leads = _leading(parquet, chosen, positions[-1])
+    node_of = {position: event.node for position, event in known.items()}
+    leads = _leading(parquet, node_of, positions[-1])
     return (
         tuple(
             Between(
@@ -262,8 +264,9 @@ def _positions(table: pa.Table) -> Integers:
 
 
 def _most_telling(parquet: Path, found: Integers, witnesses: Sequence[Witness]) -> Integers:
-    """Return at most `BETWEEN_MAX` positions: events about the same offsets or record first, then
-    elections, truncations and faults, then the nearest to the witnesses.
+    """Return at most `BETWEEN_MAX` positions: events about the same offsets or record, and faults
+    and starts of the same nodes first, then elections and truncations, then the nearest to the
+    witnesses.
     """
     if len(found) <= BETWEEN_MAX:
         return found
@@ -276,7 +279,7 @@ def _most_telling(parquet: Path, found: Integers, witnesses: Sequence[Witness]) 
         nearest_witness = nearest_witness[nearest]
     table = read_events(
         parquet,
-        columns=[POSITION, "kind", "first_offset", "last_offset", "offset", "record_key"],
+        columns=[POSITION, "kind", "node", "target", *_COMPARED],
         positions=found.tolist(),
     )
     table = table.take(pc.sort_indices(table.column(POSITION)))
@@ -292,8 +295,13 @@ def _most_telling(parquet: Path, found: Integers, witnesses: Sequence[Witness]) 
 
 
 def _is_same(table: pa.Table, witnesses: Sequence[Witness]) -> "npt.NDArray[np.bool_]":
-    """Return which events are about an offset or the record of a witness."""
-    same = np.zeros(table.num_rows, bool)
+    """Return which events are about an offset or the record of a witness, or are a fault or a start
+    of its node.
+    """
+    nodes = {witness.node for witness in witnesses}
+    same = _is_one_of(table, "kind", _LIFECYCLE) & (
+        _is_one_of(table, "node", nodes) | _is_one_of(table, "target", nodes)
+    )
     first, last, single = (
         _offsets(table, name) for name in ("first_offset", "last_offset", "offset")
     )
@@ -323,14 +331,15 @@ def _is_one_of(table: pa.Table, name: str, values: Collection[str]) -> "npt.NDAr
     return np.asarray(found.combine_chunks()).astype(bool)
 
 
-def _leading(parquet: Path, chosen: Integers, last: int) -> set[int]:
+def _leading(parquet: Path, node_of: Mapping[int, str], last: int) -> set[int]:
     """Return which of the positions happen before the event at `last`: they precede it on its node,
-    or a message leads from them to it.   Source: L. Lamport, 1978.
+    or messages lead from them to it. Messages are followed back over `WINDOW_MAX` events; what an
+    older event leads to by an older message only is not found.   Source: L. Lamport, 1978.
     """
-    earlier = chosen[chosen < last]
-    if not len(earlier):
+    earlier = [position for position in node_of if position < last]
+    if not earlier:
         return set()
-    begin = max(int(earlier.min()), last - WINDOW_MAX)
+    begin = max(min(earlier), last - WINDOW_MAX)
     table = read_events(
         parquet, columns=[POSITION, "node", CAUSE_POSITION], positions=range(begin, last + 1)
     )
@@ -347,5 +356,5 @@ def _leading(parquet: Path, chosen: Integers, last: int) -> set[int]:
         if position[row] <= reached[node[row]]:
             source = node[cause[row] - begin]
             reached[source] = max(reached[source], cause[row])
-    inside = earlier[earlier >= begin]
-    return set(inside[inside <= reached[node[inside - begin]]].tolist())
+    latest = dict(zip(encoded.dictionary.to_pylist(), reached.tolist(), strict=True))
+    return {each for each in earlier if each <= latest.get(node_of[each], -1)}

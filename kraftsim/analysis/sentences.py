@@ -52,6 +52,7 @@ _TEMPLATES: Final = {
     "FaultEnded": "the fault {fault} of {target} ended",
     "FaultInjected": "the fault {fault} was injected at {target}",
     "FaultTookEffect": "the fault {fault} of {target} took effect: {effect}",
+    "FeatureLevelChanged": "{node} has {feature} at level {level}, after level {previous_level}",
     "FinalBatch": f"the final log of {{broker}} has {_BATCH}, {_PRODUCER}, sequence "
     "{base_sequence} to {last_sequence}",
     "FinalLog": "the final log of {topic}-{partition} on {broker} ends at offset {next_offset} and "
@@ -102,6 +103,7 @@ _TEMPLATES: Final = {
     f"{_PRODUCER} for {{topic}}-{{partition}}: {{error_code}}",
     "MetadataAppended": "{node} appended offsets {first_offset} to {last_offset} of the metadata "
     "log in epoch {leader_epoch}: {record_kinds}",
+    "MetadataApplied": "{node} applied the metadata log up to offset {next_offset}",
     "MetadataCommitted": "{node} has the metadata log committed up to offset {high_watermark}, in "
     "epoch {leader_epoch}",
     "MetadataCopyForgotten": "{node} forgot its copy of the metadata",
@@ -130,6 +132,7 @@ _TEMPLATES: Final = {
     "OnlyRetriableErrorsExpected": "from here on clients must receive only retriable errors",
     "PartitionChanged": "{node} changed {topic}-{partition}: leader {leader}, leader epoch "
     "{leader_epoch}, in-sync replicas {isr}, partition epoch {partition_epoch}",
+    "PartitionCreated": "{node} created {topic}-{partition}: leader {leader}, in-sync replicas {isr}",
     "PartitionHighWatermarkMoved": "{node} advanced the high watermark of {topic}-{partition} to "
     "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
     "PartitionTruncated": "{node} truncated {topic}-{partition} from offset {former_end_offset} to "
@@ -187,6 +190,8 @@ _TEMPLATES: Final = {
     "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
     "in place of its log",
     "SnapshotWritten": "{node} wrote the metadata snapshot of offset {end_offset}, epoch {epoch}",
+    "TopicCreated": "{node} created topic {topic} with {partition_count} partitions",
+    "TopicDeleted": "{node} deleted topic {topic}",
     "TransactionAbortForced": "{node} aborts the transaction of {transactional_id}, "
     f"{_PRODUCER}: {{reason}}",
     "TransactionBegun": f"client {{client_id}} began transaction {{transaction}}, {_PRODUCER}",
@@ -208,6 +213,8 @@ _TEMPLATES: Final = {
     "TransactionsLoaded": "{node} loaded {transaction_count} transactional ids of "
     "__transaction_state-{partition} up to offset {next_offset}, coordinator epoch "
     "{coordinator_epoch}",
+    "VoteAnswered": "{node} {is_granted?granted|refused} candidate {candidate_id} its "
+    "{is_pre_vote?pre-vote|vote} in epoch {leader_epoch}",
     "VoteSent": "{node} announced its vote for {candidate_id} in epoch {leader_epoch}",
     "VotersChanged": "{node} has the voters {voters} from offset {offset} on",
     "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "

@@ -1,9 +1,12 @@
-"""A violation told in order: its witnesses, what lies between them, and the replicas at that
+"""A violation described in order: its witnesses, what lies between them, and the replicas at that
 moment, over small histories that are folded by hand.
 """
 
 from pathlib import Path
 
+import pytest
+
+from kraftsim.analysis import incident as incident_module
 from kraftsim.analysis.incident import BETWEEN_MAX, Incident, find_incidents, subject_of
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.replica_states import METADATA_TOPIC, ReplicaState, replica_states
@@ -377,7 +380,7 @@ def test_witnesses_without_anything_in_common_show_their_nodes() -> None:
     assert subject_of(witnesses).text == "the same nodes"
 
 
-def test_incidents_are_told_in_the_order_in_which_they_happened(tmp_path: Path) -> None:
+def test_incidents_are_described_in_the_order_in_which_they_happened(tmp_path: Path) -> None:
     history = History()
     early = history.emit("b1", appended(0, 0))
     late = history.emit("b1", appended(1, 1))
@@ -398,3 +401,18 @@ def test_incidents_are_told_in_the_order_in_which_they_happened(tmp_path: Path) 
         )
     found = find_incidents(parquet, verdicts, evidence)
     assert [each.invariant for each in found] == ["sooner", "later"]
+
+
+def test_what_precedes_on_a_node_leads_from_any_distance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages are followed back over a few events only, the order on a node over all."""
+    monkeypatch.setattr(incident_module, "WINDOW_MAX", 3)
+    history = History()
+    first = history.emit("b1", appended(0, 0))
+    far = history.emit("b2", replicated(0, 0))
+    for number in range(5):
+        history.emit("b3", high(number))
+    last = history.emit("b2", appended(1, 1))
+    incident = incident_of(tmp_path, history, first, last)
+    assert {each.event.event_id for each in incident.around if each.leads} == {far}

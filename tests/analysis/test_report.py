@@ -350,7 +350,7 @@ def test_what_broke_comes_before_the_invariants(tmp_path: Path) -> None:
     text = write_report(run).read_text(encoding="utf-8")
     words = spaced_words(text)
     assert text.index('id="broke"') < text.index('id="invariants"')
-    told = words[words.index("What broke") : words.index("To reproduce it")]
+    section = words[words.index("What broke") : words.index("To reproduce it")]
     for expected in (
         INVARIANTS.named("one-append-per-sequence").rule,
         "b1 appended 2 records as leader in epoch 0: offsets 0 to 1 of t-0",
@@ -359,7 +359,7 @@ def test_what_broke_comes_before_the_invariants(tmp_path: Path) -> None:
         "Replicas of t-0 at that moment",
         "b1 leader 3 4 \u2013 \u2013",
     ):
-        assert expected in told, expected
+        assert expected in section, expected
     assert f"kill of {HOSTILE[1]}" in words and HOSTILE[1] not in text
     assert "kraftsim shrink" in words and "invariants do not apply to this run" in words
     buttons = [
