@@ -133,10 +133,10 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             *replay,
         ]
 
-    def _described(self) -> set[str]:
-        """Return the invariants whose first violation is described at the top."""
+    def _described(self) -> set[tuple[str, str]]:
+        """Return the violations that are described at the top: invariant and message."""
         incidents = () if self.details is None else self.details.incidents
-        return {incident.invariant for incident in incidents[:INCIDENTS_PRINTED_MAX]}
+        return {(each.invariant, each.message) for each in incidents[:INCIDENTS_PRINTED_MAX]}
 
     def _reproduction(self) -> list[str]:
         if self.verdict is Outcome.OK:
@@ -151,7 +151,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         if names:
             yield f"  {Outcome.NOT_APPLICABLE}  {len(names)} invariants: see --json, or the report"
 
-    def _lines_of(self, verdict: Verdict, described: set[str]) -> Iterable[str]:
+    def _lines_of(self, verdict: Verdict, described: set[tuple[str, str]]) -> Iterable[str]:
         """Return a verdict as text, with its first violations and the events that show them."""
         counted = f", {verdict.violation_count:,} violations" if verdict.violation_count else ""
         promised = " (must be exercised)" if verdict.outcome is Outcome.VACUOUS else ""
@@ -161,8 +161,9 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         )
         if verdict.reason:
             yield f"      {verdict.reason}"
-        shown = verdict.violations[:VIOLATIONS_SHOWN_MAX]
-        for violation in shown[1 if verdict.invariant in described else 0 :]:
+        for violation in verdict.violations[:VIOLATIONS_SHOWN_MAX]:
+            if (verdict.invariant, violation.message) in described:
+                continue
             yield f"      {printable(violation.message)}"
             for event in self.evidence[violation]:
                 yield f"          {event.line()}"

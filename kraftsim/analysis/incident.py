@@ -1,8 +1,8 @@
-"""A violation, described in order: the rule, its witnesses as sentences, what lies between them on the
-same log or producer, and the state of each replica at that moment.
+"""A violation, described in order: the rule, its witnesses as sentences, what lies between them on
+the same log or producer, and the state of each replica at that moment.
 
-The first violation of each violated invariant is described, for the few invariants that were violated
-first; the others are in the table of invariants.
+The first violation of each violated invariant is described, for the few invariants that were
+violated first; the others are in the table of invariants.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -96,20 +96,22 @@ def find_incidents(
     evidence: Mapping[Violation, tuple[Witness, ...]],
 ) -> tuple[Incident, ...]:
     """Return the incidents of a run, the earliest first."""
-    first = [
-        (evidence[verdict.violations[0]], verdict)
-        for verdict in verdicts
-        if verdict.outcome is Outcome.VIOLATED
-        and verdict.violations
-        and evidence.get(verdict.violations[0])
-    ]
+    first = []
+    for verdict in verdicts:
+        shown = [each for each in verdict.violations if evidence.get(each)]
+        if verdict.outcome is Outcome.VIOLATED and shown:
+            violation = min(shown, key=lambda each: evidence[each][-1].position)
+            first.append((evidence[violation], verdict, violation.message))
     first.sort(key=lambda each: (each[0][-1].position, -len(each[0]), each[1].invariant))
     return tuple(
-        _incident(parquet, verdict, witnesses) for witnesses, verdict in first[:INCIDENTS_MAX]
+        _incident(parquet, verdict, witnesses, message)
+        for witnesses, verdict, message in first[:INCIDENTS_MAX]
     )
 
 
-def _incident(parquet: Path, verdict: Verdict, witnesses: tuple[Witness, ...]) -> Incident:
+def _incident(
+    parquet: Path, verdict: Verdict, witnesses: tuple[Witness, ...], message: str
+) -> Incident:
     subject = subject_of(witnesses)
     around, count = _around(parquet, subject, witnesses)
     topic, partition = subject.log
@@ -118,7 +120,7 @@ def _incident(parquet: Path, verdict: Verdict, witnesses: tuple[Witness, ...]) -
         invariant=verdict.invariant,
         rule=verdict.rule,
         source=verdict.source,
-        message=verdict.violations[0].message,
+        message=message,
         witnesses=witnesses,
         subject=subject.text,
         around=around,
@@ -159,6 +161,8 @@ def subject_of(witnesses: Sequence[Witness]) -> Subject:
     kinds = {witness.kind for witness in witnesses}
     families = {family(KINDS[kind].__module__) for kind in kinds if kind in KINDS}
     log = _log(common, families)
+    if not log[0]:  # witnesses of different logs: that of the last one
+        log = next((own for each in witnesses[::-1] if (own := _log(each.fields, ()))[0]), log)
     for names, text in (
         (("topic", "partition"), "partition {topic}-{partition}"),
         (("transactional_id",), "transactional id {transactional_id}"),

@@ -1,8 +1,9 @@
 """Events as sentences, for the report of a violation: one template per kind that an invariant
 watches, and for those that often lie between its witnesses.
 
-A template names fields in braces. `{is_commit?commit|abort}` selects by a flag, `{error_code}` is
-the name of the error. A kind without a template is described by its fields.
+A template names fields in braces. `{is_commit?commit|abort}` selects by a flag,
+`{record_count#record}` counts, `{first_offset~last_offset~offset}` is one offset or a range, and
+`{error_code}` is the name of the error. A kind without a template is described by its fields.
 """
 
 import re
@@ -14,16 +15,17 @@ from protocol.errors import ErrorCode
 
 Value: TypeAlias = int | str | bool
 
-_PLACE: Final = re.compile(r"\{(\w+)(?:\?([^|{}]*)\|([^{}]*))?\}")
+_PLACE: Final = re.compile(r"\{(\w+)(?:\?([^|{}]*)\|([^{}]*)|#(\w+)|~(\w+)~(\w+))?\}")
 _ERROR_NAMES: Final = {int(error): error.name for error in ErrorCode}
-_BATCH: Final = "offsets {first_offset} to {last_offset} of {topic}-{partition}"
+_OFFSETS: Final = "{first_offset~last_offset~offset}"
+_BATCH: Final = f"{_OFFSETS} of {{topic}}-{{partition}}"
 _PRODUCER: Final = "producer id {producer_id}, epoch {producer_epoch}"
 _GROUP: Final = "group {group_id} for {topic}-{partition}"
 _NODE_IDS: Final = ("leader", "leader_id", "voted_id")
 NO_NODE: Final = -1
 _TEMPLATES: Final = {
-    "BatchAppended": "{node} appended {record_count} records as leader in epoch {leader_epoch}: "
-    f"{_BATCH}, {_PRODUCER}, sequence {{base_sequence}} to {{last_sequence}}",
+    "BatchAppended": "{node} appended {record_count#record} as leader in epoch {leader_epoch}: "
+    f"{_BATCH}, {_PRODUCER}, {{base_sequence~last_sequence~sequence}}",
     "BatchReplicated": f"{{node}} replicated {_BATCH} from the leader of epoch {{leader_epoch}}, "
     f"{_PRODUCER}, sequence {{base_sequence}}",
     "BrokerEpochReceived": "{node} was registered with broker epoch {broker_epoch}",
@@ -44,8 +46,9 @@ _TEMPLATES: Final = {
     "CopyExpected": "each record of {input_topic} must become one committed record of "
     "{output_topic}",
     "CopyRead": "client {client_id} read {topic} to its end",
-    "DuplicateAnswered": "{node} answered a duplicate of sequence {base_sequence} to "
-    f"{{last_sequence}} of {_PRODUCER}, with offset {{first_offset}} of {{topic}}-{{partition}}",
+    "DuplicateAnswered": "{node} answered a duplicate of "
+    f"{{base_sequence~last_sequence~sequence}} of {_PRODUCER}, with offset {{first_offset}} of "
+    "{topic}-{partition}",
     "ElectionLost": "{node} lost the election of epoch {leader_epoch}, number {defeats} in a row, "
     "and backs off for {pause_ms} ms",
     "ElectionOpened": "{node} started an election for epoch {leader_epoch}",
@@ -53,8 +56,8 @@ _TEMPLATES: Final = {
     "FaultInjected": "the fault {fault} was injected at {target}",
     "FaultTookEffect": "the fault {fault} of {target} took effect: {effect}",
     "FeatureLevelChanged": "{node} has {feature} at level {level}, after level {previous_level}",
-    "FinalBatch": f"the final log of {{broker}} has {_BATCH}, {_PRODUCER}, sequence "
-    "{base_sequence} to {last_sequence}",
+    "FinalBatch": f"the final log of {{broker}} has {_BATCH}, {_PRODUCER}, "
+    "{base_sequence~last_sequence~sequence}",
     "FinalLog": "the final log of {topic}-{partition} on {broker} ends at offset {next_offset} and "
     "begins at {log_start_offset}",
     "FinalMarker": "the final log of {topic}-{partition} on {broker} has the "
@@ -95,25 +98,25 @@ _TEMPLATES: Final = {
     "LocalLogStartMoved": "{node} deleted local segments of {topic}-{partition}: its local log "
     "begins at offset {local_start_offset}",
     "LogRecovered": "{node} opened the log of {topic}-{partition}: it ends at offset "
-    "{next_offset}, {truncated_bytes} bytes were truncated",
+    "{next_offset}, {truncated_bytes} bytes truncated",
     "MarkerAppended": "{node} has the {is_commit?commit|abort} marker of "
     f"{_PRODUCER} at offset {{offset}} of {{topic}}-{{partition}}, as "
     "{on_leader?leader|follower}, coordinator epoch {coordinator_epoch}",
     "MarkerRefused": "{node} refused the {is_commit?commit|abort} marker of "
     f"{_PRODUCER} for {{topic}}-{{partition}}: {{error_code}}",
-    "MetadataAppended": "{node} appended offsets {first_offset} to {last_offset} of the metadata "
+    "MetadataAppended": "{node} appended {first_offset~last_offset~offset} of the metadata "
     "log in epoch {leader_epoch}: {record_kinds}",
     "MetadataApplied": "{node} applied the metadata log up to offset {next_offset}",
     "MetadataCommitted": "{node} has the metadata log committed up to offset {high_watermark}, in "
     "epoch {leader_epoch}",
     "MetadataCopyForgotten": "{node} forgot its copy of the metadata",
     "MetadataFlushed": "{node} flushed the metadata log up to offset {end_offset}",
-    "MetadataReplicated": "{node} replicated offsets {first_offset} to {last_offset} of the "
+    "MetadataReplicated": "{node} replicated {first_offset~last_offset~offset} of the "
     "metadata log from the leader of epoch {leader_epoch}",
     "MetadataReverted": "{node} reverted uncommitted metadata to offset {to_offset}",
     "MetadataTruncated": "{node} truncated the metadata log to offset {end_offset}, as follower in "
     "epoch {leader_epoch}",
-    "MetadataWritten": "{node} wrote offsets {first_offset} to {last_offset} of epoch {epoch} to "
+    "MetadataWritten": "{node} wrote {first_offset~last_offset~offset} of epoch {epoch} to "
     "the metadata log (CRC {crc})",
     "NodeFailed": "{node} failed: {reason}",
     "NodeReady": "{node} became ready",
@@ -132,7 +135,8 @@ _TEMPLATES: Final = {
     "OnlyRetriableErrorsExpected": "from here on clients must receive only retriable errors",
     "PartitionChanged": "{node} changed {topic}-{partition}: leader {leader}, leader epoch "
     "{leader_epoch}, in-sync replicas {isr}, partition epoch {partition_epoch}",
-    "PartitionCreated": "{node} created {topic}-{partition}: leader {leader}, in-sync replicas {isr}",
+    "PartitionCreated": "{node} created {topic}-{partition}: leader {leader}, in-sync replicas "
+    "{isr}",
     "PartitionHighWatermarkMoved": "{node} advanced the high watermark of {topic}-{partition} to "
     "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
     "PartitionTruncated": "{node} truncated {topic}-{partition} from offset {former_end_offset} to "
@@ -157,7 +161,7 @@ _TEMPLATES: Final = {
     "producer had before}",
     "ProducerSnapshotTaken": "{node} took a producer snapshot of {topic}-{partition} at offset "
     "{next_offset}; its latest batch ends at {last_offset}",
-    "ProducerStateCompared": "{node} compared the state of {producer_count} producers of "
+    "ProducerStateCompared": "{node} compared the state of {producer_count#producer} of "
     "{topic}-{partition} at offset {next_offset}, digest {digest}",
     "ProducerStateExpired": "{node} expired the state of producer id {producer_id} in "
     "{topic}-{partition}",
@@ -176,7 +180,7 @@ _TEMPLATES: Final = {
     "RecordReportedDuplicate": "client {client_id} received DUPLICATE_SEQUENCE_NUMBER for record "
     f"{{record_key}} in {{topic}}-{{partition}}, {_PRODUCER}, sequence {{base_sequence}}",
     "RecordSent": "client {client_id} sent record {record_key} to {topic}-{partition}",
-    "RemoteCopyFinished": "{node} copied offsets {first_offset} to {last_offset} of "
+    "RemoteCopyFinished": "{node} copied {first_offset~last_offset~offset} of "
     "{topic}-{partition} to the remote store",
     "ReplicaInSync": "{broker} is in sync for {topic}-{partition} after all faults were healed",
     "RequestRefused": "{node} refused a request: API key {api_key}, version {api_version}: "
@@ -190,7 +194,7 @@ _TEMPLATES: Final = {
     "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
     "in place of its log",
     "SnapshotWritten": "{node} wrote the metadata snapshot of offset {end_offset}, epoch {epoch}",
-    "TopicCreated": "{node} created topic {topic} with {partition_count} partitions",
+    "TopicCreated": "{node} created topic {topic} with {partition_count#partition}",
     "TopicDeleted": "{node} deleted topic {topic}",
     "TransactionAbortForced": "{node} aborts the transaction of {transactional_id}, "
     f"{_PRODUCER}: {{reason}}",
@@ -218,7 +222,7 @@ _TEMPLATES: Final = {
     "VoteSent": "{node} announced its vote for {candidate_id} in epoch {leader_epoch}",
     "VotersChanged": "{node} has the voters {voters} from offset {offset} on",
     "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "
-    "{differences} differences: {what}",
+    "{differences#difference}: {what}",
 }
 
 
@@ -229,7 +233,8 @@ def has_sentence(kind: str) -> bool:
 
 def fields_of_sentence(kind: str) -> set[str]:
     """Return the names of the fields that the template of a kind names."""
-    return {place[1] for place in _PLACE.finditer(_TEMPLATES[kind])}
+    places = list(_PLACE.finditer(_TEMPLATES[kind]))
+    return {place[1] for place in places} | {place[5] for place in places if place[5]}
 
 
 def sentence_of(node: str, kind: str, fields: Mapping[str, Value]) -> str:
@@ -242,12 +247,21 @@ def sentence_of(node: str, kind: str, fields: Mapping[str, Value]) -> str:
 
 
 def _value(place: re.Match[str], node: str, fields: Mapping[str, Value]) -> str:
-    name, if_true, if_false = place.groups()
+    name, if_true, if_false, counted, last, what = place.groups()
     value: Value | None = node if name == "node" else fields.get(name)
     if value is None:
         return "(none)"
     if if_true is not None:
         return str(if_true if value else if_false)
+    if counted is not None:
+        return f"{printable(value)} {counted}{'' if value == 1 else 's'}"
+    if last is not None:
+        end = fields.get(last, value)
+        return (
+            f"{what} {printable(value)}"
+            if end == value
+            else f"{what}s {printable(value)} to {printable(end)}"
+        )
     if name in _NODE_IDS and value == NO_NODE:
         return "none"
     if name == "error_code" and isinstance(value, int):

@@ -242,8 +242,8 @@ def test_what_lies_between_two_appends_is_of_the_same_partition(tmp_path: Path) 
     assert (incident.rule, incident.source, incident.message) == ("X holds.", "KIP-1", "it broke")
     assert [each.sentence for each in incident.witnesses] == [
         (
-            f"{node} appended 1 records as leader in epoch 0: offsets {offset} to {offset} of t-0, "
-            "producer id 7, epoch 0, sequence 0 to 0"
+            f"{node} appended 1 record as leader in epoch 0: offset {offset} of t-0, "
+            "producer id 7, epoch 0, sequence 0"
         )
         for node, offset in (("b1", 0), ("b2", 1))
     ]
@@ -378,6 +378,29 @@ def test_witnesses_without_anything_in_common_show_their_nodes() -> None:
         for position, (node, kind) in enumerate((("a", "NodeReady"), ("b", "OfTheFuture")))
     ]
     assert subject_of(witnesses).text == "the same nodes"
+
+
+def test_of_several_violations_the_earliest_is_described(tmp_path: Path) -> None:
+    """Violations of an invariant are in the order of their keys."""
+    history = History()
+    early = history.emit("b1", appended(0, 0))
+    late = history.emit("b1", appended(1, 1))
+    parquet = parquet_of(tmp_path, history)
+    evidence = {
+        Violation(invariant="i", key=key, message=key, witnesses=(event_id,)): tuple(
+            fetch_witnesses(parquet, [position_of(history, event_id)]).values()
+        )
+        for key, event_id in (("a", late), ("b", early))
+    }
+    verdict = Verdict(
+        invariant="i",
+        outcome=Outcome.VIOLATED,
+        examined=2,
+        violation_count=2,
+        violations=tuple(evidence),
+    )
+    (incident,) = find_incidents(parquet, [verdict], evidence)
+    assert incident.message == "b"
 
 
 def test_incidents_are_described_in_the_order_in_which_they_happened(tmp_path: Path) -> None:
