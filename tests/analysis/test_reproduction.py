@@ -48,7 +48,7 @@ def test_a_shrunk_run_beside_it_is_the_one_to_replay(tmp_path: Path) -> None:
     assert found.steps[0] == f"kraftsim replay {small} --out {small}-sound"
 
 
-def test_the_first_difference_to_the_sound_run_is_told(tmp_path: Path) -> None:
+def test_the_first_difference_to_the_sound_run_is_shown(tmp_path: Path) -> None:
     run = tmp_path / "run"
 
     def event(epoch: int) -> dict[str, object]:

@@ -58,9 +58,19 @@ def test_a_missing_field_and_a_hostile_one_leave_a_printable_sentence() -> None:
 
 
 def test_counts_and_ranges_are_words() -> None:
-    batch = {"topic": "t", "partition": 0, "first_offset": 4, "last_offset": 4, "record_count": 1}
-    producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 2, "last_sequence": 3}
-    text = sentence_of("b", "BatchAppended", {**batch, **producer, "leader_epoch": 0})
+    batch: dict[str, int | str | bool] = {
+        "topic": "t",
+        "partition": 0,
+        "leader_epoch": 0,
+        "first_offset": 4,
+        "last_offset": 4,
+        "record_count": 1,
+        "producer_id": 7,
+        "producer_epoch": 1,
+        "base_sequence": 2,
+        "last_sequence": 3,
+    }
+    text = sentence_of("b", "BatchAppended", batch)
     assert text == (
         "b appended 1 record as leader in epoch 0: offset 4 of t-0, producer id 7, epoch 1, "
         "sequences 2 to 3"
