@@ -72,13 +72,17 @@ def _around(incident: Incident, row_of: Mapping[int, int]) -> str:
         return '<p class="quiet">No other event concerns the same subject.</p>'
     title = "What lies between them" if where(incident) == "between" else "What happened around it"
     left_out = incident.around_count - len(incident.around)
-    more = f"; {left_out:,} more are in the event log" if left_out > 0 else ""
+    notes = []
+    if any(each.leads for each in incident.around):
+        notes.append(
+            "➜ can have caused the violation: messages, or the order on a node, lead from it to "
+            "the last event above."
+        )
+    if left_out > 0:
+        notes.append(f"{left_out:,} more are in the event log.")
+    note = f'<p class="quiet">{" ".join(notes)}</p>' if notes else ""
     rows = "".join(_around_row(each, row_of) for each in incident.around)
-    return (
-        f"<h3>{title}, on {_text(incident.subject)}</h3>"
-        '<p class="quiet">➜ can have caused the violation: messages, or the order on a node, lead '
-        f'from it to the last event above{more}.</p><ul class="events">{rows}</ul>'
-    )
+    return f'<h3>{title}, on {_text(incident.subject)}</h3>{note}<ul class="events">{rows}</ul>'
 
 
 def _around_row(each: Between, row_of: Mapping[int, int]) -> str:

@@ -26,8 +26,10 @@ def incident_lines(incident: Incident) -> Iterator[str]:
     shown = _shown(incident.around)
     if shown:
         left_out = incident.around_count - len(shown)
-        more = f", {left_out:,} more in the report or the event log" if left_out > 0 else ""
-        yield f"    {where(incident)}, on {printable(incident.subject)} (> leads to it{more}):"
+        notes = ["> leads to it"] if any(each.leads for each in shown) else []
+        notes += [f"{left_out:,} more in the report or the event log"] if left_out > 0 else []
+        note = f" ({', '.join(notes)})" if notes else ""
+        yield f"    {where(incident)}, on {printable(incident.subject)}{note}:"
         for each in shown:
             yield f"     {'>' if each.leads else ' '} {_line(each.event)}"
     if incident.replicas:

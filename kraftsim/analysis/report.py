@@ -25,6 +25,7 @@ from kraftsim.analysis.columns import (
     event_schema,
     fields_of,
 )
+from kraftsim.analysis.details import find_details
 from kraftsim.analysis.details_html import broke_html, pace_html, summary_html
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
@@ -64,7 +65,7 @@ def write_report(run: Path, to: Path | None = None) -> Path:
     """Write the report of a run to RUN/report.html, or to another file, and return its path; a run
     without analysis is analysed first.
     """
-    analysis = _with_files_of_now(analysis_of(run), run)
+    analysis = _with_details_of_now(analysis_of(run), run)
     path = to or run / REPORT_FILE
     path.write_text(report_html(analysis), encoding="utf-8")
     return path
@@ -151,12 +152,23 @@ def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
 
 
-def _with_files_of_now(analysis: Analysis, run: Path) -> Analysis:
-    """Return the analysis with what `shrink` and `diff` have left since it was made."""
-    if analysis.details is None or analysis.details.reproduction is None:
-        return analysis
-    reproduction = find_reproduction(run, analysis.facts.command)
-    details = msgspec.structs.replace(analysis.details, reproduction=reproduction)
+def _with_details_of_now(analysis: Analysis, run: Path) -> Analysis:
+    """Return the analysis with what `shrink` and `diff` have left since it was made; one of an
+    earlier release, which has no details, gets them all.
+    """
+    command = analysis.facts.command
+    details = analysis.details
+    if details is None:
+        details = find_details(
+            run,
+            Path(analysis.ingest.parquet),
+            analysis.verdicts,
+            analysis.evidence,
+            command=command,
+        )
+    elif details.reproduction is not None:
+        reproduction = find_reproduction(run, command)
+        details = msgspec.structs.replace(details, reproduction=reproduction)
     return msgspec.structs.replace(analysis, details=details)
 
 

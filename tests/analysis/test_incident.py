@@ -291,6 +291,19 @@ def test_a_lost_record_shows_what_happened_around_its_acknowledgement(tmp_path: 
     ]
 
 
+def test_two_records_of_the_final_log_show_how_they_came_there(tmp_path: Path) -> None:
+    """Nothing happens between them: the sends and appends before both are shown."""
+    history = History()
+    request = history.emit("client", sent("k"))
+    appends = [history.emit("b1", appended(offset, offset)) for offset in (0, 1)]
+    history.emit("final", final_log(2, 2))
+    records = [history.emit("final", final_record(offset, "k")) for offset in (0, 1)]
+    history.emit("b1", high(2))
+    incident = incident_of(tmp_path, history, *records)
+    assert [each.event.event_id for each in incident.around] == [request, *appends]
+    assert {each.place for each in incident.around} == {"before"}
+
+
 def test_many_events_between_are_capped_and_the_telling_ones_stay(tmp_path: Path) -> None:
     """The batch of the same offset and the election stay among hundreds of high watermarks."""
     history = History()

@@ -417,6 +417,18 @@ def test_a_report_shows_what_shrink_and_diff_left_since_the_analysis(tmp_path: P
     assert "kill; trigger: none" in page_of(run).words
 
 
+def test_an_analysis_of_an_earlier_release_gets_its_details(tmp_path: Path) -> None:
+    """They need no Spark."""
+    history = History()
+    history.emit("b1", appended(0, 1, (7, 0, 0)))
+    history.emit("b1", appended(2, 3, (7, 0, 0)))
+    run = judged(tmp_path, history)
+    kept = json.loads((run / "analysis.json").read_bytes())
+    del kept["details"]
+    (run / "analysis.json").write_text(json.dumps(kept), encoding="utf-8")
+    assert "What broke" in page_of(run).words
+
+
 def test_kinds_that_are_not_drawn_are_still_there_as_witnesses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
