@@ -82,18 +82,21 @@ def test_lost_doubled_and_failed_records_are_counted(tmp_path: Path) -> None:
 
 
 def test_records_that_retention_or_compaction_removed_are_not_lost(tmp_path: Path) -> None:
-    """Offset 0 is below the log start, x has a later record in a compacted log; y has none."""
+    """Offset 0 is below the log start, x has a later record in a compacted log; y has none, and z
+    has an earlier one only.
+    """
     history = History()
-    for offset, key in ((0, "old"), (1, "x"), (2, "y"), (3, "x")):
+    for offset, key in ((0, "old"), (1, "x"), (2, "y"), (3, "x"), (4, "z"), (5, "z")):
         written(history, offset, key)
     cleaned = SegmentsCleaned(
-        topic="t", partition=0, first_offset=1, next_offset=3, segment_count=1
+        topic="t", partition=0, first_offset=1, next_offset=6, segment_count=1
     )
     history.emit("b", cleaned)
-    history.emit("final", final_log(4, 1, log_start_offset=1))
+    history.emit("final", final_log(6, 2, log_start_offset=1))
     history.emit("final", final_record(3, "x"))
+    history.emit("final", final_record(4, "z"))
     summary = summary_of(tmp_path, history)
-    assert (summary.lost, summary.deleted, summary.doubled) == (1, 2, 0)
+    assert (summary.lost, summary.deleted, summary.doubled) == (2, 2, 0)
 
 
 def test_partitions_of_different_topics_are_kept_apart(tmp_path: Path) -> None:
