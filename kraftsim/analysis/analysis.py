@@ -11,9 +11,12 @@ from typing import Final
 import msgspec
 
 from kraftsim.analysis.dataset import IngestResult
+from kraftsim.analysis.details import RunDetails
+from kraftsim.analysis.details_text import incident_lines, reproduction_lines
+from kraftsim.analysis.printing import printable
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
-from kraftsim.analysis.witnesses import Witness, printable
+from kraftsim.analysis.witnesses import Witness
 from kraftsim.invariants.verdict import Outcome, Verdict, Violation
 
 # --------------------------------------------------------------------------------------------------
@@ -73,6 +76,7 @@ def read_run_facts(run: Path) -> RunFacts:
 EXIT_CODES: Final = {Outcome.OK: 0, Outcome.VIOLATED: 1, Outcome.UNKNOWN: 2, Outcome.VACUOUS: 2}
 SUMMARY_LINES_MAX: Final = 40
 VIOLATIONS_SHOWN_MAX: Final = 3
+INCIDENTS_PRINTED_MAX: Final = 1
 WORST_FIRST: Final = (
     Outcome.VIOLATED,
     Outcome.UNKNOWN,
@@ -97,6 +101,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Mapping[Violation, tuple[Witness, ...]]
     transactions: TransactionChapter | None = None
     upgrade: UpgradeChapter | None = None
+    details: RunDetails | None = None
 
     @property
     def exit_code(self) -> int:
@@ -107,17 +112,18 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         """Return a summary of at most forty lines, worst first; the replay command is always
         included.
         """
-        lines = [
-            f"{printable(self.facts.title)}: {self.verdict}",
-            *(f"  {line.strip()}" for line in map(printable, self.ingest.lines())),
-        ]
+        lines = [f"{printable(self.facts.title)}: {self.verdict}"]
+        if self.details is not None:
+            lines.append(f"  {printable(self.details.summary.sentence)}")
+            for incident in self.details.incidents[:INCIDENTS_PRINTED_MAX]:
+                lines += incident_lines(incident)
+        lines += [f"  {line.strip()}" for line in map(printable, self.ingest.lines())]
+        described = self._described()
         for verdict in sorted(self.verdicts, key=lambda each: WORST_FIRST.index(each.outcome)):
-            lines += self._lines_of(verdict)
-        replay = (
-            [f"  replay: {printable(self.facts.command)}"]
-            if self.facts.command and self.verdict is not Outcome.OK
-            else []
-        )
+            if verdict.outcome is not Outcome.NOT_APPLICABLE:
+                lines += self._lines_of(verdict, described)
+        lines += self._not_applicable()
+        replay = self._reproduction()
         if len(lines) + len(replay) <= SUMMARY_LINES_MAX:
             return [*lines, *replay]
         shown = SUMMARY_LINES_MAX - len(replay) - 1
@@ -127,7 +133,25 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             *replay,
         ]
 
-    def _lines_of(self, verdict: Verdict) -> Iterable[str]:
+    def _described(self) -> set[tuple[str, str]]:
+        """Return the violations that are described at the top: invariant and message."""
+        incidents = () if self.details is None else self.details.incidents
+        return {(each.invariant, each.message) for each in incidents[:INCIDENTS_PRINTED_MAX]}
+
+    def _reproduction(self) -> list[str]:
+        if self.verdict is Outcome.OK:
+            return []
+        if self.details is not None and self.details.reproduction is not None:
+            return list(reproduction_lines(self.details.reproduction))
+        return [f"  replay: {printable(self.facts.command)}"] if self.facts.command else []
+
+    def _not_applicable(self) -> Iterable[str]:
+        """Return one line for all invariants that do not apply; the report and --json name them."""
+        names = [each.invariant for each in self.verdicts if each.outcome is Outcome.NOT_APPLICABLE]
+        if names:
+            yield f"  {Outcome.NOT_APPLICABLE}  {len(names)} invariants: see --json, or the report"
+
+    def _lines_of(self, verdict: Verdict, described: set[tuple[str, str]]) -> Iterable[str]:
         """Return a verdict as text, with its first violations and the events that show them."""
         counted = f", {verdict.violation_count:,} violations" if verdict.violation_count else ""
         promised = " (must be exercised)" if verdict.outcome is Outcome.VACUOUS else ""
@@ -138,6 +162,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         if verdict.reason:
             yield f"      {verdict.reason}"
         for violation in verdict.violations[:VIOLATIONS_SHOWN_MAX]:
+            if (verdict.invariant, violation.message) in described:
+                continue
             yield f"      {printable(violation.message)}"
             for event in self.evidence[violation]:
                 yield f"          {event.line()}"

@@ -13,6 +13,7 @@ import msgspec
 from kraftsim.analysis import document
 from kraftsim.analysis.analysis import Analysis, RunFacts, read_run_facts
 from kraftsim.analysis.dataset import IngestResult
+from kraftsim.analysis.details import find_details
 from kraftsim.analysis.engines import Engine, opened
 from kraftsim.analysis.ingest import Report, ingested, no_report
 from kraftsim.analysis.session import SparkOptions
@@ -54,6 +55,16 @@ def analyze_run(
     upgrade = find_upgrade(Path(ingest.parquet))
     analysis = msgspec.structs.replace(
         _analysis(facts, ingest, picked, rows), transactions=chapter, upgrade=upgrade
+    )
+    analysis = msgspec.structs.replace(
+        analysis,
+        details=find_details(
+            run,
+            Path(ingest.parquet),
+            analysis.verdicts,
+            analysis.evidence,
+            command=facts.command,
+        ),
     )
     if not invariants:
         (run / ANALYSIS_FILE).write_bytes(document.encode(analysis))

@@ -9,6 +9,7 @@ import msgspec
 
 from kraftsim.analysis.analysis import Analysis, RunFacts
 from kraftsim.analysis.dataset import IngestResult
+from kraftsim.analysis.details import RunDetails
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
 from kraftsim.analysis.witnesses import Witness
@@ -46,6 +47,7 @@ class AnalysisDocument(TypedDict):
     judgements: tuple[VerdictDocument, ...]
     transactions: NotRequired[TransactionChapter | None]
     upgrade: NotRequired[UpgradeChapter | None]
+    details: NotRequired[RunDetails | None]
 
 
 def document_of(analysis: Analysis) -> AnalysisDocument:
@@ -57,6 +59,7 @@ def document_of(analysis: Analysis) -> AnalysisDocument:
         judgements=tuple(_verdict_document(each, analysis) for each in analysis.verdicts),
         transactions=analysis.transactions,
         upgrade=analysis.upgrade,
+        details=analysis.details,
     )
 
 
@@ -85,6 +88,7 @@ def decode(content: bytes) -> Analysis:
         evidence=evidence,
         transactions=document.get("transactions"),
         upgrade=document.get("upgrade"),
+        details=document.get("details"),
     )
 
 

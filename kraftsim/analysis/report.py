@@ -18,22 +18,34 @@ import pyarrow.compute as pc
 
 from kraftsim.analysis.analysis import WORST_FIRST, Analysis
 from kraftsim.analysis.analyze import analysis_of
-from kraftsim.analysis.columns import POSITION
+from kraftsim.analysis.columns import (
+    DERIVED_COLUMNS,
+    ENVELOPE_COLUMNS,
+    POSITION,
+    event_schema,
+    fields_of,
+)
+from kraftsim.analysis.details import find_details
+from kraftsim.analysis.details_html import broke_html, pace_html, summary_html
 from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
+from kraftsim.analysis.printing import printable
+from kraftsim.analysis.reproduction import find_reproduction
 from kraftsim.analysis.session import SparkOptions
-from kraftsim.analysis.store import read_events
+from kraftsim.analysis.store import count_kinds, read_events
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.upgrade_chapter import upgrade_html
-from kraftsim.analysis.witnesses import printable
+from kraftsim.events.catalogue import KINDS
 from kraftsim.invariants.verdict import Outcome, Verdict
 from protocol.api_keys import ApiKey
 
 REPORT_FILE: Final = "report.html"
 EVENTS_DRAWN_MAX: Final = 1_000_000
+SCENERY_KINDS: Final = ("NodeStarted", "PhaseBegan", "FaultInjected", "FaultEnded")
+"""The picture has columns of these, whether a run has any or not."""
 SCRIPTS: Final = (
     "data.js",
     "view.js",
@@ -64,6 +76,7 @@ def write_report(
     without analysis is analysed first.
     """
     analysis = analysis_of(run, engine=engine, options=options, report=report)
+    analysis = _with_details_of_now(analysis, run)
     path = to or run / REPORT_FILE
     path.write_text(report_html(analysis), encoding="utf-8")
     return path
@@ -71,8 +84,7 @@ def write_report(
 
 def report_html(analysis: Analysis) -> str:
     """Return the whole page."""
-    events = read_events(analysis.ingest.parquet)
-    drawn, left_out = _drawn(events, _shown_positions(analysis))
+    drawn, left_out = _drawn(Path(analysis.ingest.parquet), _shown(analysis))
     still = scenery(drawn)
     payload = pack(drawn, {lane.name: number for number, lane in enumerate(still.lanes)})
     row_of = _row_of(drawn)
@@ -100,7 +112,15 @@ def report_html(analysis: Analysis) -> str:
         "NAME": _text(analysis.facts.scenario or analysis.facts.run or "a run"),
         "VERDICT": _verdict(analysis),
         "FACTS": _facts(analysis, still),
-        "INVARIANTS": "\n".join(_row(verdict) for verdict in _worst_first(analysis.verdicts)),
+        "SUMMARY": summary_html(analysis.details),
+        "BROKE": broke_html(analysis.details, row_of),
+        "INVARIANTS": "\n".join(
+            _row(verdict)
+            for verdict in _worst_first(analysis.verdicts)
+            if verdict.outcome is not Outcome.NOT_APPLICABLE
+        ),
+        "NOT_APPLICABLE": _not_applicable(analysis),
+        "PACE": pace_html(analysis.details),
         "COMMAND": _command(analysis),
         "TRANSACTIONS": chapter_html(analysis.transactions),
         "UPGRADE": upgrade_html(analysis.upgrade),
@@ -143,30 +163,85 @@ def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
 
 
-def _shown_positions(analysis: Analysis) -> list[int]:
-    return [event.position for events in analysis.evidence.values() for event in events]
+def _with_details_of_now(analysis: Analysis, run: Path) -> Analysis:
+    """Return the analysis with what `shrink` and `diff` have left since it was made; one of an
+    earlier release, which has no details, gets them all.
+    """
+    command = analysis.facts.command
+    details = analysis.details
+    if details is None:
+        details = find_details(
+            run,
+            Path(analysis.ingest.parquet),
+            analysis.verdicts,
+            analysis.evidence,
+            command=command,
+        )
+    elif details.reproduction is not None:
+        reproduction = find_reproduction(run, command)
+        details = msgspec.structs.replace(details, reproduction=reproduction)
+    return msgspec.structs.replace(analysis, details=details)
 
 
-def _drawn(events: pa.Table, witnesses: Sequence[int]) -> tuple[pa.Table, dict[str, int]]:
+def _shown(analysis: Analysis) -> Mapping[int, str]:
+    """Return the events that show violations: position and kind."""
+    shown = {
+        event.position: event.kind for events in analysis.evidence.values() for event in events
+    }
+    incidents = analysis.details.incidents if analysis.details is not None else ()
+    return shown | {
+        each.event.position: each.event.kind for incident in incidents for each in incident.around
+    }
+
+
+def _drawn(parquet: Path, witnesses: Mapping[int, str]) -> tuple[pa.Table, dict[str, int]]:
     """Return the events to draw: all but the final logs, and of a very large run not the most
     numerous kinds; always those that show violations.
+
+    Only the columns of the drawn kinds are read.
     """
-    counts = {
-        row["values"]: row["counts"] for row in pc.value_counts(events.column("kind")).to_pylist()
-    }
-    dropped = [kind for kind in FINAL_KINDS if kind in counts]
-    left = events.num_rows - sum(counts[kind] for kind in dropped)
+    counts = count_kinds(parquet)
+    drawn = {kind for kind in counts if kind not in FINAL_KINDS}
+    left = sum(counts[kind] for kind in drawn)
     left_out: dict[str, int] = {}
     for kind, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if left > EVENTS_DRAWN_MAX and kind not in dropped:
+        if left > EVENTS_DRAWN_MAX and kind in drawn:
             left -= count
             left_out[kind] = count
-    unwanted = pc.is_in(events.column("kind"), pa.array([*dropped, *left_out], pa.string()))
-    wanted = pc.or_(
-        pc.invert(unwanted),
-        pc.is_in(events.column(POSITION), pa.array(sorted(set(witnesses)), pa.int64())),
-    )
-    return events.filter(wanted), left_out
+            drawn.remove(kind)
+    columns = _columns({*drawn, *witnesses.values(), *SCENERY_KINDS})
+    tables = [_read(parquet, columns, kinds=drawn)]
+    if witnesses:
+        others = _read(parquet, columns, positions=set(witnesses))
+        is_drawn = pc.is_in(others.column("kind"), pa.array(sorted(drawn), pa.string()))
+        tables.append(others.filter(pc.invert(is_drawn)))
+    events = pa.concat_tables(tables)
+    return events.take(pc.sort_indices(events.column(POSITION))), left_out
+
+
+def _columns(kinds: set[str]) -> list[str]:
+    """Return the columns that events of these kinds have; for an unknown kind, all of them."""
+    if not kinds <= set(KINDS):
+        return list(event_schema().names)
+    names = {*ENVELOPE_COLUMNS, *DERIVED_COLUMNS}
+    names.update(name for kind in kinds for name in fields_of(kind))
+    return [name for name in event_schema().names if name in names]
+
+
+def _read(
+    parquet: Path,
+    columns: Sequence[str],
+    *,
+    kinds: set[str] | None = None,
+    positions: set[int] | None = None,
+) -> pa.Table:
+    """Return events with all the columns, also those that no event of the run has."""
+    events = read_events(parquet, kinds=kinds, columns=columns, positions=positions)
+    for name in columns:
+        if name not in events.column_names:
+            field = event_schema().field(name)
+            events = events.append_column(field, pa.nulls(events.num_rows, field.type))
+    return events.select(columns).cast(pa.schema([event_schema().field(name) for name in columns]))
 
 
 def _row_of(drawn: pa.Table) -> Mapping[int, int]:
@@ -241,6 +316,22 @@ def _row(verdict: Verdict) -> str:
         f'<p class="rule">{_text(verdict.rule)} <cite>{_text(verdict.source)}</cite></p>'
         f"{reason}</td>"
         f"<td>{verdict.examined:,}</td><td>{verdict.violation_count:,}</td></tr>"
+    )
+
+
+def _not_applicable(analysis: Analysis) -> str:
+    """Return the invariants that do not apply to the run, folded."""
+    rows = [
+        _row(verdict)
+        for verdict in _worst_first(analysis.verdicts)
+        if verdict.outcome is Outcome.NOT_APPLICABLE
+    ]
+    if not rows:
+        return ""
+    are = "1 invariant does" if len(rows) == 1 else f"{len(rows)} invariants do"
+    return (
+        f'<details class="folded"><summary>{are} not apply to this run</summary>'
+        f'<table class="invariants"><tbody>{"".join(rows)}</tbody></table></details>'
     )
 
 

@@ -38,7 +38,7 @@ def read_events(
         some = pc.field("kind").isin(sorted(kinds))
         where = some if where is None else where & some
     if positions is not None:
-        at = pc.field(POSITION).isin(sorted(set(positions)))
+        at = _at(positions)
         where = at if where is None else where & at
     tables = [pa.schema([schema.field(name) for name in wanted]).empty_table()]
     for family, paths in files_by_family([manifest], kinds).items():
@@ -49,6 +49,14 @@ def read_events(
         tables.append(found)
     table = pa.concat_tables(tables, promote_options="default")
     return table.take(pc.sort_indices(table.column(POSITION))).select(names)
+
+
+def _at(positions: Iterable[int]) -> pc.Expression:
+    """Return the condition for some positions; that for a range skips whole row groups."""
+    place = pc.field(POSITION)
+    if isinstance(positions, range) and positions.step == 1:
+        return (place >= positions.start) & (place < positions.stop)
+    return place.isin(sorted(set(positions)))
 
 
 def count_kinds(parquet: Path | str) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from kraftsim.analysis.printing import printable
 from kraftsim.analysis.transaction_chapter import ChapterRow, TransactionChapter
 from kraftsim.analysis.transaction_queries import (
     ENDS,
@@ -16,7 +17,6 @@ from kraftsim.analysis.transaction_queries import (
     PARTITIONS,
     TURNED_AWAY,
 )
-from kraftsim.analysis.witnesses import printable
 from protocol.errors import ErrorCode
 
 ERRORS: Final = {int(error): error.name for error in ErrorCode}

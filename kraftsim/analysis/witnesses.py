@@ -17,9 +17,10 @@ from kraftsim.analysis.columns import (
     POSITION,
     event_schema,
 )
+from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import Value, sentence_of
 from kraftsim.analysis.store import read_events
 
-Value = int | str | bool
 _NOT_SHOWN: Final = {*ENVELOPE_COLUMNS, *DERIVED_COLUMNS}
 
 
@@ -37,10 +38,14 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     fields: dict[str, Value]
 
+    @property
+    def sentence(self) -> str:
+        """What happened, as a sentence."""
+        return sentence_of(self.node, self.kind, self.fields)
+
     def line(self) -> str:
-        """Return the event as a line of text."""
-        fields = " ".join(f"{name}={printable(value)}" for name, value in self.fields.items())
-        return f"{self.t_ns / 1e9:.6f} s  {printable(self.event_id)}  {self.kind} {fields}".rstrip()
+        """Return the event as a line of text: its time, its id, and what happened."""
+        return f"{self.t_ns / 1e9:.6f} s  {printable(self.event_id)}  {self.sentence}"
 
 
 def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Witness]:
@@ -51,18 +56,6 @@ def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Wit
     columns = [name for name in event_schema().names if name != CAUSE_POSITION]
     rows = read_events(parquet, columns=columns, positions=wanted).to_pylist()
     return {row[POSITION]: _event(row) for row in rows}
-
-
-def printable(value: Value) -> str:
-    """Return a value as text that cannot move the cursor or end the line: some of it is chosen by
-    clients.
-    """
-    text = str(value)
-    return (
-        text
-        if text.isprintable()
-        else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-    )
 
 
 def _event(row: dict[str, Value]) -> Witness:

@@ -105,10 +105,10 @@ def export(
     Reads the event logs first if they have changed. Needs neither Java nor Spark.
     """
     from kraftsim.analysis.analyze import ANALYSIS_FILE
-    from kraftsim.analysis.export.formats import Window, events_read, export_events
+    from kraftsim.analysis.export.formats import ExportWindow, events_read, export_events
     from kraftsim.analysis.ingest import ingested
 
-    window = Window(from_ms=from_ms, until_ms=until_ms, limit=limit, violation=violation)
+    window = ExportWindow(from_ms=from_ms, until_ms=until_ms, limit=limit, violation=violation)
     path = to or run / FILES[format_name]
     try:
         ingest = ingested(run)

@@ -1,6 +1,7 @@
 """The analysis of a run from its directory to its result and exit code."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,15 @@ from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import NoEvents
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Outcome
-from tests.analysis.event_factories import acknowledged, allocated, final_log, received, returned
+from tests.analysis.event_factories import (
+    acknowledged,
+    allocated,
+    final_log,
+    final_record,
+    received,
+    returned,
+    sent,
+)
 from tests.analysis.history import History
 
 if TYPE_CHECKING:
@@ -76,7 +85,7 @@ def test_a_violated_run_names_its_evidence_events_and_the_replay_command(tmp_pat
     assert events[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
     text = "\n".join(analysis.lines())
     assert (
-        "violated" in analysis.lines()[2]
+        "what broke: producer-id-unique (KIP-98, KIP-730)" in analysis.lines()[2]
         and "broker-2.1.0" in text
         and "replay: kraftsim scenario tale" in text
     )
@@ -180,7 +189,15 @@ def test_a_kept_analysis_has_the_events_of_each_violation(tmp_path: Path) -> Non
     content = (tmp_path / "analysis.json").read_bytes()
     assert document.decode(content) == analysis and analysis.evidence
     kept = json.loads(content)
-    assert list(kept) == ["verdict", "facts", "ingest", "judgements", "transactions", "upgrade"]
+    assert list(kept) == [
+        "verdict",
+        "facts",
+        "ingest",
+        "judgements",
+        "transactions",
+        "upgrade",
+        "details",
+    ]
     (unique,) = [each for each in kept["judgements"] if each["invariant"] == "producer-id-unique"]
     assert (unique["outcome"], unique["violation_count"]) == ("violated", 1)
     assert (unique["rule"], unique["source"]) == (
@@ -190,6 +207,52 @@ def test_a_kept_analysis_has_the_events_of_each_violation(tmp_path: Path) -> Non
     (breach,) = unique["breaches"]
     assert list(breach) == ["key", "message", "witnesses"]
     assert [event["event_id"] for event in breach["witnesses"]] == ["broker.1.2", "broker-2.1.0"]
+
+
+def test_an_analysis_of_an_earlier_release_can_be_read(tmp_path: Path) -> None:
+    """Its file has no details."""
+    clean(tmp_path).write(tmp_path)
+    analysis = analyze_run(described(tmp_path))
+    assert analysis.details is not None
+    kept = json.loads((tmp_path / "analysis.json").read_bytes())
+    del kept["details"]
+    earlier = document.decode(json.dumps(kept).encode())
+    assert earlier == msgspec.structs.replace(analysis, details=None)
+    assert earlier.lines()[0] == "tale (sim, seed 7): ok"
+
+
+def test_the_text_of_a_clean_run_has_one_sentence_and_folds_what_does_not_apply(
+    tmp_path: Path,
+) -> None:
+    history = clean(tmp_path)
+    history.emit("client", sent("a"))
+    history.emit("client", acknowledged(0, "a"), after_ns=2_500_000_000)
+    history.emit("final", final_log(1, 1))
+    history.emit("final", final_record(0, "a"))
+    history.write(tmp_path)
+    lines = analyze_run(described(tmp_path)).lines()
+    assert lines[1] == "  clients: 1 record acknowledged, 0 lost, 0 doubled, longest wait 2.5 s"
+    (folded,) = [line for line in lines if "not applicable" in line]
+    assert re.fullmatch(r"  not applicable  \d+ invariants: see --json, or the report", folded)
+
+
+def test_the_text_of_a_violation_tells_witnesses_and_the_next_commands(tmp_path: Path) -> None:
+    history = clean(tmp_path)
+    history.emit("broker-2", returned(1))
+    history.write(tmp_path)
+    replay = {"mode": "sim", "bugs": ["B"], "faults": [{"kind": "kill", "target": "b\x1b"}]}
+    (tmp_path / "replay.json").write_text(json.dumps(replay), encoding="utf-8")
+    text = analyze_run(described(tmp_path)).lines()
+    assert (
+        "    1. 0.000004 s  broker returned producer id 1, epoch 0, a new id  [broker.1.2]" in text
+    )
+    assert (
+        "    2. 0.000005 s  broker-2 returned producer id 1, epoch 0, a new id  [broker-2.1.0]"
+        in text
+    )
+    assert f"  next: kraftsim shrink {tmp_path} --out {tmp_path}-small" in text
+    assert f"  next: kraftsim replay {tmp_path} --without-bugs --out {tmp_path}-sound" in text
+    assert all(line.isprintable() for line in text)
 
 
 def test_a_run_directory_without_a_description_is_accepted(tmp_path: Path) -> None:

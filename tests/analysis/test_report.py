@@ -4,6 +4,7 @@ everything that a client chose.
 
 import base64
 import gzip
+import html
 import json
 import re
 import shutil
@@ -15,17 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from kraftsim.analysis import report
 from kraftsim.analysis.analyze import analyze_run
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.lanes import scenery
 from kraftsim.analysis.report import script_json, write_report
 from kraftsim.analysis.store import read_events
 from kraftsim.clients.events import RecordAcknowledged, RecordSent
-from kraftsim.events.runs import FaultEnded, FaultInjected
+from kraftsim.events.runs import FaultEnded, FaultInjected, PhaseBegan
 from kraftsim.invariants.invariant import INVARIANTS
-from kraftsim.partitions.events import BatchAppended
+from kraftsim.partitions.events import BatchAppended, FinalRecord, LeaderElected
 from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopped
-from tests.analysis.event_factories import acknowledged, final_log, returned
+from tests.analysis.event_factories import acknowledged, appended, final_log, returned
 from tests.analysis.generated_run import generated_run
 from tests.analysis.history import History
 
@@ -142,6 +144,11 @@ class Unpacked:
         return list(values)
 
 
+def spaced_words(text: str) -> str:
+    """The words of a page, with a space for each tag."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
 def page_of(run: Path) -> Page:
     return Page(write_report(run).read_text(encoding="utf-8"))
 
@@ -212,7 +219,7 @@ def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Pa
     analyze_run(tmp_path)
     page = page_of(tmp_path)
     assert [event for event in Unpacked(page).events() if event[1] != "NodeReady"] == [
-        ("a.1.1", "Odd", {"topic": "t", "extra": '{"x":[1]}'}),
+        ("a.1.1", "Odd", {"extra": '{"topic":"t","x":[1]}'}),
         (
             "b.1.0",
             "ProducerIdReturned",
@@ -265,7 +272,8 @@ def test_client_chosen_names_are_escaped(tmp_path: Path) -> None:
         assert name not in text or name in ("{{DATA}}{{STYLE}}", "`${alert(4)}`"), (
             f"{name!r} appears raw"
         )
-    assert not {"img", "svg", "b"} & {tag for tag, _ in page.elements}
+    tags = [tag for tag, _ in page.elements]
+    assert not {"img", "b"} & set(tags) and tags.count("svg") == 2, "two plots, and no others"
     assert [tag for tag, _ in page.elements].count("script") == 3
     assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
     assert page.scripts["code"] == harmless.scripts["code"], (
@@ -315,6 +323,121 @@ def test_results_are_readable_without_javascript(tmp_path: Path) -> None:
         f"3 of {len(INVARIANTS.all())} invariants violated" in page.words
         and "kraftsim scenario tale --seed 7" in page.words
     )
+
+
+def test_what_broke_comes_before_the_invariants(tmp_path: Path) -> None:
+    """The rule, both witnesses as sentences, the replicas, and the next commands, all of it plain
+    HTML; what does not apply is folded.
+    """
+    history = History()
+    history.emit("b1", LeaderElected(topic="t", partition=0, leader_epoch=3, next_offset=0))
+    history.emit("b1", appended(0, 1, (7, 0, 0)))
+    history.emit("harness", FaultInjected(fault="pause", target="b1", trigger=""))
+    history.emit("b1", appended(2, 3, (7, 0, 0)))
+    (tmp_path / "replay.json").write_text(
+        json.dumps({"mode": "sim", "faults": [{"kind": "kill", "target": HOSTILE[1]}]}),
+        encoding="utf-8",
+    )
+    run = judged(tmp_path, history, command="kraftsim scenario tale --seed 7")
+    text = write_report(run).read_text(encoding="utf-8")
+    words = spaced_words(text)
+    assert text.index('id="broke"') < text.index('id="invariants"')
+    section = words[words.index("What broke") : words.index("To reproduce it")]
+    for expected in (
+        INVARIANTS.named("one-append-per-sequence").rule,
+        "b1 appended 2 records as leader in epoch 0: offsets 0 to 1 of t-0",
+        "b1 appended 2 records as leader in epoch 0: offsets 2 to 3 of t-0",
+        "the fault pause was injected at b1",
+        "Replicas of t-0 at that moment",
+        "b1 leader 3 4 \u2013 \u2013",
+    ):
+        assert expected in section, expected
+    assert f"kill of {HOSTILE[1]}" in words and HOSTILE[1] not in text
+    assert "kraftsim shrink" in words and "invariants do not apply to this run" in words
+    buttons = [
+        attributes["data-row"] for _, attributes in Page(text).elements if "data-row" in attributes
+    ]
+    assert {"1", "2", "3"} <= set(buttons), "each witness leads to its place in the picture"
+
+
+def test_a_clean_run_has_its_sentence_and_nothing_that_broke(tmp_path: Path) -> None:
+    history = History()
+    history.emit("client", RecordSent(client_id="c", topic="t", partition=0, record_key="a"))
+    history.emit("client", acknowledged(0, "a"), after_ns=1_500_000_000)
+    history.emit("final", final_log(1, 1))
+    history.emit("final", FinalRecord(topic="t", partition=0, offset=0, record_key="a", broker="b"))
+    page = page_of(judged(tmp_path, history))
+    assert "1 record acknowledged, 0 lost, 0 doubled, longest wait 1.5 s" in page.words
+    assert "What broke" not in page.words
+
+
+def test_latency_and_throughput_are_plots_with_tables(tmp_path: Path) -> None:
+    """Two pictures with a text for screen readers, and the same figures as tables."""
+    history = History()
+    history.emit("harness", PhaseBegan(phase="<faults>"))
+    for number in range(20):
+        history.emit(
+            "client", RecordSent(client_id="c", topic="t", partition=0, record_key=str(number))
+        )
+        history.emit("client", acknowledged(number, str(number)), after_ns=100_000_000)
+    text = write_report(judged(tmp_path, history)).read_text(encoding="utf-8")
+    page = Page(text)
+    plots = [attributes for tag, attributes in page.elements if tag == "svg"]
+    assert len(plots) == 2
+    assert all(plot["role"] == "img" and plot["aria-label"] for plot in plots)
+    assert str(plots[0]["aria-label"]).startswith(
+        "The wait for an acknowledgement over time: at most 100 ms."
+    )
+    row = "<faults> 0.00 s 2.00 s 100 ms 100 ms 100 ms 100 ms 20 10.0"
+    assert row in spaced_words(text)
+    bars = [attributes for tag, attributes in page.elements if tag == "rect"]
+    assert len(bars) == 20, "one for each interval with an acknowledgement"
+    curves = [attributes["class"] for tag, attributes in page.elements if tag == "path"]
+    assert {"curve p50", "curve p95", "curve p99", "curve max"} <= set(curves)
+
+
+def test_a_report_shows_what_shrink_and_diff_left_since_the_analysis(tmp_path: Path) -> None:
+    history = History()
+    history.emit("b1", appended(0, 1, (7, 0, 0)))
+    history.emit("b1", appended(2, 3, (7, 0, 0)))
+    (tmp_path / "run").mkdir()
+    run = judged(tmp_path / "run", history, command="kraftsim scenario tale")
+    assert "The smallest known run" not in page_of(run).words
+    small = tmp_path / "run-small"
+    small.mkdir()
+    (small / "replay.json").write_text('{"faults": [{"kind": "kill"}]}', encoding="utf-8")
+    assert "kill; trigger: none" in page_of(run).words
+
+
+def test_an_analysis_of_an_earlier_release_gets_its_details(tmp_path: Path) -> None:
+    """They need no Spark."""
+    history = History()
+    history.emit("b1", appended(0, 1, (7, 0, 0)))
+    history.emit("b1", appended(2, 3, (7, 0, 0)))
+    run = judged(tmp_path, history)
+    kept = json.loads((run / "analysis.json").read_bytes())
+    del kept["details"]
+    (run / "analysis.json").write_text(json.dumps(kept), encoding="utf-8")
+    assert "What broke" in page_of(run).words
+
+
+def test_kinds_that_are_not_drawn_are_still_there_as_witnesses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a very large run the most numerous kind is left out, and counted; of it the witnesses are
+    drawn, with all fields.
+    """
+    monkeypatch.setattr(report, "EVENTS_DRAWN_MAX", 6)
+    history = History()
+    for number in range(8):
+        history.emit("b1", appended(number, number, (7, 0, 0 if number in (2, 5) else 10 + number)))
+    history.emit("b1", NodeReady())
+    page = page_of(judged(tmp_path, history))
+    events = Unpacked(page).events()
+    drawn = [name for name, kind, _ in events if kind == "BatchAppended"]
+    assert {"b1.1.2", "b1.1.5"} <= set(drawn)
+    assert all(fields["producer_id"] == 7 for _, kind, fields in events if kind == "BatchAppended")
+    assert "8 events of the kind BatchAppended are not drawn" in page.words
 
 
 def test_json_cannot_close_its_script_element() -> None:

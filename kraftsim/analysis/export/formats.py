@@ -29,7 +29,7 @@ WRITERS: Final[Mapping[str, Writer]] = {
 }
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class ExportWindow(msgspec.Struct, frozen=True, kw_only=True):
     """What to export: a window of time, at most `limit` events, or the events of one violation of
     the stored analysis, counted from 1.
     """
@@ -53,7 +53,7 @@ def export_events(
     parquet: Path | str,
     format_name: str,
     out: IO[bytes],
-    window: Window,
+    window: ExportWindow,
     *,
     analysis_file: Path,
     advance: Callable[[int], None] = lambda events: None,
@@ -95,7 +95,7 @@ def events_read(parquet: Path | str, format_name: str) -> int:
 
 
 def _diagram(
-    parquet: Path | str, window: Window, analysis_file: Path, advance: Callable[[int], None]
+    parquet: Path | str, window: ExportWindow, analysis_file: Path, advance: Callable[[int], None]
 ) -> tuple[Writer, Scope]:
     if window.violation is None and window.from_ms is None and window.until_ms is None:
         raise ValueError(

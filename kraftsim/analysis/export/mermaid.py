@@ -19,7 +19,9 @@ from kraftsim.analysis.analysis import WORST_FIRST
 from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.export.scope import Integers, LoggedEvent, Scope, api_name, texts
 from kraftsim.analysis.looks import family_of
-from kraftsim.analysis.witnesses import Value, Witness, printable
+from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import Value
+from kraftsim.analysis.witnesses import Witness
 
 ROWS_MAX: Final = 60
 FRAMES: Final = ("FrameSent", "FrameReceived")

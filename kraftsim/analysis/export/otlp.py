@@ -15,7 +15,7 @@ import msgspec
 
 import kraftsim
 from kraftsim.analysis.export.scope import NO_CAUSE, LoggedEvent, Scope, api_name
-from kraftsim.analysis.witnesses import Value
+from kraftsim.analysis.sentences import Value
 from protocol.api_keys import ApiKey
 
 KINDS: Final = ("FrameSent", "FrameReceived", "TransactionBegun", "TransactionEnded")

@@ -19,7 +19,7 @@ from kraftsim.analysis.columns import CAUSE_POSITION, POSITION
 from kraftsim.analysis.export.scope import LoggedEvent, Scope, exact
 from kraftsim.analysis.lanes import Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of
-from kraftsim.analysis.witnesses import Value
+from kraftsim.analysis.sentences import Value
 
 SLICE_US: Final = 0.001
 TRACKS_PER_PROCESS: Final = 100

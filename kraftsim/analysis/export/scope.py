@@ -19,8 +19,8 @@ from kraftsim.analysis.columns import (
     event_schema,
     fields_of,
 )
+from kraftsim.analysis.sentences import Value
 from kraftsim.analysis.store import count_kinds, read_events
-from kraftsim.analysis.witnesses import Value
 from kraftsim.events.catalogue import KINDS
 from protocol.api_keys import ApiKey
 

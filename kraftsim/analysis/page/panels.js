@@ -39,13 +39,22 @@ function buildWitnesses() {
       $("witnesses").append(element("li", {}, button));
     }
   }
-  for (const row of document.querySelectorAll("#invariants tbody tr")) {
+  for (const row of document.querySelectorAll("#invariants tr[data-invariant]")) {
     row.querySelector("button").onclick = () => {
       const first = breaches.find((each) => each.invariant === row.dataset.invariant);
       const wasSelected = row.classList.contains("selected");
       document.querySelectorAll("#invariants tr.selected").forEach((each) => each.classList.remove("selected"));
       row.classList.toggle("selected", !wasSelected);
       if (first && !wasSelected) chooseBreach(first);
+    };
+  }
+}
+
+function followEventButtons() {
+  for (const button of document.querySelectorAll("[data-row]")) {
+    button.onclick = () => {
+      goTo(Number(button.dataset.row));
+      canvases.timeline.scrollIntoView({ block: "nearest" });
     };
   }
 }

@@ -95,6 +95,7 @@ async function start() {
   await unpack();
   buildLegend();
   buildWitnesses();
+  followEventButtons();
   sizeLanes();
   listeners.push(redraw);
   followPointer();

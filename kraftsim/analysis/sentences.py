@@ -1,0 +1,269 @@
+"""Events as sentences, for the report of a violation: one template per kind that an invariant
+watches, and for those that often lie between its witnesses.
+
+A template names fields in braces. `{is_commit?commit|abort}` selects by a flag,
+`{record_count#record}` counts, `{first_offset~last_offset~offset}` is one offset or a range, and
+`{error_code}` is the name of the error. A kind without a template is described by its fields.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from kraftsim.analysis.printing import printable
+from protocol.errors import ErrorCode
+
+Value: TypeAlias = int | str | bool
+
+_PLACE: Final = re.compile(r"\{(\w+)(?:\?([^|{}]*)\|([^{}]*)|#(\w+)|~(\w+)~(\w+))?\}")
+_ERROR_NAMES: Final = {int(error): error.name for error in ErrorCode}
+_OFFSETS: Final = "{first_offset~last_offset~offset}"
+_BATCH: Final = f"{_OFFSETS} of {{topic}}-{{partition}}"
+_PRODUCER: Final = "producer id {producer_id}, epoch {producer_epoch}"
+_GROUP: Final = "group {group_id} for {topic}-{partition}"
+_NODE_IDS: Final = ("leader", "leader_id", "voted_id")
+NO_NODE: Final = -1
+_TEMPLATES: Final = {
+    "BatchAppended": "{node} appended {record_count#record} as leader in epoch {leader_epoch}: "
+    f"{_BATCH}, {_PRODUCER}, {{base_sequence~last_sequence~sequence}}",
+    "BatchReplicated": f"{{node}} replicated {_BATCH} from the leader of epoch {{leader_epoch}}, "
+    f"{_PRODUCER}, sequence {{base_sequence}}",
+    "BrokerEpochReceived": "{node} was registered with broker epoch {broker_epoch}",
+    "BrokerFenced": "{node} fenced broker {broker_id} (broker epoch {broker_epoch}): {reason}",
+    "BrokerRegistered": "{node} registered broker {broker_id} with broker epoch {broker_epoch}, "
+    "{fenced?fenced|already unfenced}, for incarnation {incarnation_id}",
+    "BrokerUnfenced": "{node} unfenced broker {broker_id} (broker epoch {broker_epoch})",
+    "CheckQuorumFailed": "{node} resigned as leader of epoch {leader_epoch}: {reachable_count} of "
+    "{voter_count} voters fetched",
+    "ClientInitialized": f"client {{client_id}} received {_PRODUCER}",
+    "ClientStarted": "client {client_id} started ({library})",
+    "ClientStopped": "client {client_id} stopped: {reason}",
+    "ConnectionOpened": "{node} accepted a connection from {peer} on {listener}",
+    "ControllerElected": "{node} became the active controller of epoch {leader_epoch}, which "
+    "begins at offset {epoch_start_offset}",
+    "ControllerResigned": "{node} is no longer the active controller of epoch {leader_epoch}: "
+    "{reason}",
+    "CopyExpected": "each record of {input_topic} must become one committed record of "
+    "{output_topic}",
+    "CopyRead": "client {client_id} read {topic} to its end",
+    "DuplicateAnswered": "{node} answered a duplicate of "
+    f"{{base_sequence~last_sequence~sequence}} of {_PRODUCER}, with offset {{first_offset}} of "
+    "{topic}-{partition}",
+    "ElectionLost": "{node} lost the election of epoch {leader_epoch}, number {defeats} in a row, "
+    "and backs off for {pause_ms} ms",
+    "ElectionOpened": "{node} started an election for epoch {leader_epoch}",
+    "FaultEnded": "the fault {fault} of {target} ended",
+    "FaultInjected": "the fault {fault} was injected at {target}",
+    "FaultTookEffect": "the fault {fault} of {target} took effect: {effect}",
+    "FeatureLevelChanged": "{node} has {feature} at level {level}, after level {previous_level}",
+    "FinalBatch": f"the final log of {{broker}} has {_BATCH}, {_PRODUCER}, "
+    "{base_sequence~last_sequence~sequence}",
+    "FinalLog": "the final log of {topic}-{partition} on {broker} ends at offset {next_offset} and "
+    "begins at {log_start_offset}",
+    "FinalMarker": "the final log of {topic}-{partition} on {broker} has the "
+    f"{{is_commit?commit|abort}} marker of {_PRODUCER} at offset {{offset}}, coordinator epoch "
+    "{coordinator_epoch}",
+    "FinalMetadata": "the metadata of {controller} up to offset {end_offset}, epoch {epoch}, read "
+    "from offset {from_offset} on, has the digest {digest}",
+    "FinalMetadataLog": "the final metadata log of {controller} ends at offset {end_offset} and "
+    "begins at {first_offset}",
+    "FinalOffset": "the final log of {broker} has the offset {committed_offset} of "
+    f"{_GROUP}, written at offset {{log_offset}}",
+    "FinalRecord": "the final log of {topic}-{partition} on {broker} has record {record_key} at "
+    "offset {offset}",
+    "FinalTransaction": "the final log of {broker} has the state {status} of transactional id "
+    f"{{transactional_id}}, {_PRODUCER}, at offset {{offset}}",
+    "GroupsUnloaded": "{node} unloaded the groups of __consumer_offsets-{partition}",
+    "HighWatermarkMoved": "{node} advanced the high watermark of the metadata log to "
+    "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
+    "HighWatermarkReported": "{node} reported the high watermark {high_watermark} of the metadata "
+    "log to a follower, as leader of epoch {leader_epoch}",
+    "InitProducerIdRefused": "{node} answered InitProducerId with {error_code}",
+    "IsrChangeAsked": "{node} asked for the in-sync replicas {isr} of {topic}-{partition} in epoch "
+    "{leader_epoch}",
+    "IsrChanged": "{node} received the in-sync replicas {isr} of {topic}-{partition}, partition "
+    "epoch {partition_epoch}",
+    "LastStableOffsetMoved": "{node} moved the last stable offset of {topic}-{partition} to "
+    "{offset}, with the high watermark at {high_watermark}",
+    "LaterEpochAnswered": "{node} sent a request in epoch {asked_epoch} to node {asked_node_id}, "
+    "which answered with epoch {leader_epoch} ({error_code})",
+    "LeaderElected": "{node} became leader of {topic}-{partition} in epoch {leader_epoch}, with "
+    "its log ending at offset {next_offset}",
+    "LeaderFollowed": "{node} became follower of broker {leader_id} for {topic}-{partition} in "
+    "epoch {leader_epoch}, with its log ending at offset {log_end_offset}",
+    "LeaderLogHeld": "{node}, elected in epoch {leader_epoch}, holds offsets {first_offset} to "
+    "before {end_offset} of epoch {epoch}",
+    "LeadershipLost": "{node} is no longer leader of {topic}-{partition}; the epoch is "
+    "{leader_epoch}",
+    "LocalLogStartMoved": "{node} deleted local segments of {topic}-{partition}: its local log "
+    "begins at offset {local_start_offset}",
+    "LogRecovered": "{node} opened the log of {topic}-{partition}: it ends at offset "
+    "{next_offset}, {truncated_bytes} bytes truncated",
+    "MarkerAppended": "{node} has the {is_commit?commit|abort} marker of "
+    f"{_PRODUCER} at offset {{offset}} of {{topic}}-{{partition}}, as "
+    "{on_leader?leader|follower}, coordinator epoch {coordinator_epoch}",
+    "MarkerRefused": "{node} refused the {is_commit?commit|abort} marker of "
+    f"{_PRODUCER} for {{topic}}-{{partition}}: {{error_code}}",
+    "MetadataAppended": "{node} appended {first_offset~last_offset~offset} of the metadata "
+    "log in epoch {leader_epoch}: {record_kinds}",
+    "MetadataApplied": "{node} applied the metadata log up to offset {next_offset}",
+    "MetadataCommitted": "{node} has the metadata log committed up to offset {high_watermark}, in "
+    "epoch {leader_epoch}",
+    "MetadataCopyForgotten": "{node} forgot its copy of the metadata",
+    "MetadataFlushed": "{node} flushed the metadata log up to offset {end_offset}",
+    "MetadataReplicated": "{node} replicated {first_offset~last_offset~offset} of the "
+    "metadata log from the leader of epoch {leader_epoch}",
+    "MetadataReverted": "{node} reverted uncommitted metadata to offset {to_offset}",
+    "MetadataTruncated": "{node} truncated the metadata log to offset {end_offset}, as follower in "
+    "epoch {leader_epoch}",
+    "MetadataWritten": "{node} wrote {first_offset~last_offset~offset} of epoch {epoch} to "
+    "the metadata log (CRC {crc})",
+    "NodeFailed": "{node} failed: {reason}",
+    "NodeReady": "{node} became ready",
+    "NodeStarted": "{node} started as {role} {node_id}, release {release}",
+    "NodeStopped": "{node} stopped: {reason}",
+    "OffsetCommitted": "{node} has the offset {offset} committed by "
+    f"{_GROUP}, written at offset {{record_offset}}"
+    "{is_current?, which is the current one|, which a later one has replaced}",
+    "OffsetForgotten": f"{{node}} removed the offset of {_GROUP}",
+    "OffsetLoaded": f"{{node}} loaded the offset {{offset}} of {_GROUP}, written at offset "
+    "{record_offset}",
+    "OffsetMaterialised": "{node} has the offset {offset} of "
+    f"{_GROUP} committed by the marker at offset {{marker_offset}}, {_PRODUCER}",
+    "OffsetReturned": f"{{node}} returned the offset {{offset}} of {_GROUP} "
+    "({require_stable?stable offsets only|any offset}, {error_code})",
+    "OnlyRetriableErrorsExpected": "from here on clients must receive only retriable errors",
+    "PartitionChanged": "{node} changed {topic}-{partition}: leader {leader}, leader epoch "
+    "{leader_epoch}, in-sync replicas {isr}, partition epoch {partition_epoch}",
+    "PartitionCreated": "{node} created {topic}-{partition}: leader {leader}, in-sync replicas "
+    "{isr}",
+    "PartitionHighWatermarkMoved": "{node} advanced the high watermark of {topic}-{partition} to "
+    "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
+    "PartitionTruncated": "{node} truncated {topic}-{partition} from offset {former_end_offset} to "
+    "{log_end_offset} as follower in epoch {leader_epoch}; its high watermark was {high_watermark}",
+    "PendingOffsetAdded": "{node} has the pending offset {offset} of "
+    f"{_GROUP}, {_PRODUCER}, written at offset {{record_offset}}",
+    "PendingOffsetDropped": "{node} dropped the pending offset {offset} of "
+    f"{_GROUP}: {_PRODUCER} aborted at offset {{marker_offset}}",
+    "PhaseBegan": "phase {phase} began",
+    "ProduceRefused": "{node} refused a batch for {topic}-{partition} with {error_code}: "
+    f"{_PRODUCER}, sequence {{base_sequence}}",
+    "ProducerFenced": f"{{node}} fenced {_PRODUCER} of transactional id {{transactional_id}} in "
+    "{api}",
+    "ProducerIdBlockAllocated": "{node} allocated the producer ids {first_producer_id} to before "
+    "{next_producer_id} to broker {broker_id} (broker epoch {broker_epoch}), by the {given_by}",
+    "ProducerIdBlockReceived": "{node} received the producer ids {first_producer_id} to before "
+    "{next_producer_id}",
+    "ProducerIdBlockRefused": "{node} received no block of producer ids: {error_code}",
+    "ProducerIdBlockRequested": "{node} requested a block of producer ids with broker epoch "
+    "{broker_epoch}",
+    "ProducerIdReturned": f"{{node}} returned {_PRODUCER}, {{fresh?a new id|an id that the "
+    "producer had before}",
+    "ProducerSnapshotTaken": "{node} took a producer snapshot of {topic}-{partition} at offset "
+    "{next_offset}; its latest batch ends at {last_offset}",
+    "ProducerStateCompared": "{node} compared the state of {producer_count#producer} of "
+    "{topic}-{partition} at offset {next_offset}, digest {digest}",
+    "ProducerStateExpired": "{node} expired the state of producer id {producer_id} in "
+    "{topic}-{partition}",
+    "QuorumStateStored": "{node} stored its quorum state: epoch {leader_epoch}, leader "
+    "{leader_id}, vote for {voted_id}",
+    "QuorumTimersSet": "{node} started with a fetch time-out of {fetch_timeout_ms} ms and an "
+    "election time-out of {election_timeout_ms} ms",
+    "RaftRoleChanged": "{node} became {role} in epoch {leader_epoch}, leader {leader_id}, vote for "
+    "{voted_id}",
+    "RecordAcknowledged": "client {client_id} received the acknowledgement of record {record_key} "
+    "at offset {offset} of {topic}-{partition}",
+    "RecordFailed": "record {record_key} of client {client_id} failed in {topic}-{partition}: "
+    "{error_code}",
+    "RecordRead": "client {client_id} read record {record_key} at offset {offset} of "
+    "{topic}-{partition} ({is_read_committed?read_committed|read_uncommitted})",
+    "RecordReportedDuplicate": "client {client_id} received DUPLICATE_SEQUENCE_NUMBER for record "
+    f"{{record_key}} in {{topic}}-{{partition}}, {_PRODUCER}, sequence {{base_sequence}}",
+    "RecordSent": "client {client_id} sent record {record_key} to {topic}-{partition}",
+    "RemoteCopyFinished": "{node} copied {first_offset~last_offset~offset} of "
+    "{topic}-{partition} to the remote store",
+    "ReplicaInSync": "{broker} is in sync for {topic}-{partition} after all faults were healed",
+    "RequestRefused": "{node} refused a request: API key {api_key}, version {api_version}: "
+    "{reason}",
+    "RunStarted": "the scenario {scenario} began with seed {seed}",
+    "SegmentsCleaned": "{node} compacted offsets {first_offset} to before {next_offset} of "
+    "{topic}-{partition}",
+    "Settled": "{what} {is_settled?settled|had not settled} after {after_ms} ms (limit {limit_ms} "
+    "ms)",
+    "SnapshotFetched": "{node} fetched the metadata snapshot of offset {end_offset}, epoch {epoch}",
+    "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
+    "in place of its log",
+    "SnapshotWritten": "{node} wrote the metadata snapshot of offset {end_offset}, epoch {epoch}",
+    "TopicCreated": "{node} created topic {topic} with {partition_count#partition}",
+    "TopicDeleted": "{node} deleted topic {topic}",
+    "TransactionAbortForced": "{node} aborts the transaction of {transactional_id}, "
+    f"{_PRODUCER}: {{reason}}",
+    "TransactionBegun": f"client {{client_id}} began transaction {{transaction}}, {_PRODUCER}",
+    "TransactionChangeGivenUp": "{node} could not confirm a record of {transactional_id} at offset "
+    "{offset}: {error_code}",
+    "TransactionEndAsked": "client {client_id} {is_commit?commits|aborts} transaction "
+    "{transaction}",
+    "TransactionEnded": "transaction {transaction} of client {client_id} ended: {outcome} "
+    f"({{error_code}}), {_PRODUCER}",
+    "TransactionErred": "client {client_id} received {error_code} in transaction {transaction}, "
+    "{is_fatal?which is fatal|after which it must abort}",
+    "TransactionLoaded": "{node} loaded {transactional_id} in state {state}, "
+    f"{_PRODUCER}, from offset {{record_offset}}",
+    "TransactionStateChanged": "{node} has {transactional_id} in state {state}, "
+    f"{_PRODUCER}, coordinator epoch {{coordinator_epoch}}, at offset {{offset}} of "
+    "__transaction_state-{partition}",
+    "TransactionalIdExpired": f"{{node}} expired {{transactional_id}}, {_PRODUCER}",
+    "TransactionalIdTaken": f"client {{client_id}} initialised {{transactional_id}}: {_PRODUCER}",
+    "TransactionsLoaded": "{node} loaded {transaction_count} transactional ids of "
+    "__transaction_state-{partition} up to offset {next_offset}, coordinator epoch "
+    "{coordinator_epoch}",
+    "VoteAnswered": "{node} {is_granted?granted|refused} candidate {candidate_id} its "
+    "{is_pre_vote?pre-vote|vote} in epoch {leader_epoch}",
+    "VoteSent": "{node} announced its vote for {candidate_id} in epoch {leader_epoch}",
+    "VotersChanged": "{node} has the voters {voters} from offset {offset} on",
+    "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "
+    "{differences#difference}: {what}",
+}
+
+
+def has_sentence(kind: str) -> bool:
+    """Return whether a kind has a template of its own."""
+    return kind in _TEMPLATES
+
+
+def fields_of_sentence(kind: str) -> set[str]:
+    """Return the names of the fields that the template of a kind names."""
+    places = list(_PLACE.finditer(_TEMPLATES[kind]))
+    return {place[1] for place in places} | {place[5] for place in places if place[5]}
+
+
+def sentence_of(node: str, kind: str, fields: Mapping[str, Value]) -> str:
+    """Return an event as a sentence that is safe for a terminal; null fields are absent."""
+    template = _TEMPLATES.get(kind)
+    if template is None:
+        listed = " ".join(f"{name}={printable(value)}" for name, value in fields.items())
+        return f"{printable(node)}: {printable(kind)} {listed}".rstrip()
+    return _PLACE.sub(lambda place: _value(place, node, fields), template)
+
+
+def _value(place: re.Match[str], node: str, fields: Mapping[str, Value]) -> str:
+    name, if_true, if_false, counted, last, what = place.groups()
+    value: Value | None = node if name == "node" else fields.get(name)
+    if value is None:
+        return "(none)"
+    if if_true is not None:
+        return str(if_true if value else if_false)
+    if counted is not None:
+        return f"{printable(value)} {counted}{'' if value == 1 else 's'}"
+    if last is not None:
+        end = fields.get(last, value)
+        return (
+            f"{what} {printable(value)}"
+            if end == value
+            else f"{what}s {printable(value)} to {printable(end)}"
+        )
+    if name in _NODE_IDS and value == NO_NODE:
+        return "none"
+    if name == "error_code" and isinstance(value, int):
+        return _ERROR_NAMES.get(value, f"error {value}")
+    return printable(value)
