@@ -42,6 +42,7 @@ VERBS = {
     "trace": "Print the events of all nodes in order of time.",
     "ingest": "Convert the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",
+    "watch": "Check the invariants of a run while it is going on, with Spark.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
     "decode": "Decode Kafka frames from hex, a file, or a packet capture.",
