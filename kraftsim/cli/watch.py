@@ -71,9 +71,10 @@ def watch(
     violations as they are found, and throughput and lags. Ends when the run is over, or with
     Ctrl-C, and prints the verdicts that `kraftsim analyze` gives for the same logs.
     """
-    from kraftsim.analysis.live.display import Lines, live_table
+    from kraftsim.analysis.live.display import Lines
     from kraftsim.analysis.live.watch import Watch, watch_run
     from kraftsim.analysis.session import spark_session
+    from kraftsim.cli.watch_table import live_table
 
     settings = Watch(
         run=run,

@@ -39,6 +39,12 @@ IDLE_AFTER_END_SECONDS: Final = 1.0
 WITHOUT_RUN_FILE_SECONDS: Final = 10.0
 """`run.json` follows the last event, but for runs that were killed in between."""
 VIOLATIONS_SHOWN_MAX: Final = 3
+SETTINGS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Spark only passes rows on: compiling code for that delays the first batch."""
 
 
 class WatchFailed(RuntimeError):
@@ -206,15 +212,22 @@ def _start(
         "kinds": ",".join(sorted(kinds)),
         "partitions": str(THREADS),
     }
-    return (
-        spark.readStream.format(SOURCE_NAME)
-        .options(**options)
-        .load()
-        .writeStream.foreachBatch(take)
-        .option("checkpointLocation", (scratch / "checkpoint").as_uri())
-        .trigger(processingTime=TRIGGER)
-        .start()
-    )
+    before = {key: spark.conf.get(key) for key in SETTINGS}
+    try:
+        for key, value in SETTINGS.items():
+            spark.conf.set(key, value)
+        return (  # the query has a copy of the settings from its start
+            spark.readStream.format(SOURCE_NAME)
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", (scratch / "checkpoint").as_uri())
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, str(old))
 
 
 def _advance(live: LiveRun, watch: Watch) -> None:
