@@ -101,3 +101,23 @@ def read_batch(live: LiveRun, now_ns: int, batch_bytes: int) -> None:
             ),
             now_ns,
         )
+
+
+def write_in_real_time(run: Path, contents: Mapping[str, bytes], random: Random) -> Iterator[int]:
+    """Write the files as real nodes do, each at most a tenth of a second behind, and yield the
+    `t_ns` of the present between two writes.
+    """
+    left = {
+        file: [(_t_ns(line), line) for line in reversed(content.splitlines(keepends=True))]
+        for file, content in contents.items()
+    }
+    now_ns = 0
+    while any(left.values()):
+        now_ns += random.randrange(10_000_000, 400_000_000)
+        for file, lines in sorted(left.items()):
+            until_ns = now_ns - random.randrange(100_000_000)
+            written = []
+            while lines and lines[-1][0] <= until_ns:
+                written.append(lines.pop()[1])
+            append(run, file, b"".join(written))
+        yield now_ns

@@ -45,6 +45,7 @@ from tests.analysis.growing_run import (
     pieces,
     pieces_in_time,
     read_batch,
+    write_in_real_time,
 )
 from tests.analysis.history import History
 from tests.analysis.test_invariants import random_history
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Pieces = Callable[[Mapping[str, bytes], Random, int], Iterator[tuple[str, bytes]]]
+START_NS = 1_000 * NS
 RUNS = (
     ("quorum_under_faults", "KAFKA-10527", 1),
     ("transaction_timeout", "KAFKA-14402", 1),
@@ -157,6 +159,37 @@ def test_a_watched_simulation_has_the_verdicts_of_its_analysis(
     assert comparable(verdicts) == comparable(whole.verdicts)
     if name != RUNS[-1][0]:
         assert whole.verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("name", [RUNS[0][0], RUNS[2][0]])
+def test_a_run_watched_in_real_time_is_checked_once_and_at_once(
+    name: str, simulated: Mapping[str, Path], by_duckdb: "SparkSession", tmp_path: Path
+) -> None:
+    """No event is late, so that the verdicts are those of the first pass. Violations are shown
+    within three seconds of their last event, but for those that only the end of the run shows.
+    """
+    run = simulated[name]
+    whole = analyze_run(run, spark=by_duckdb)
+    random = Random(name)
+    growing = copied_facts(run, tmp_path / "growing")
+    live = LiveRun(growing, INVARIANTS.all(), slack_ns=NS)
+    live.scan(START_NS)
+    now_ns, shown = START_NS, []
+    for t_ns in write_in_real_time(growing, contents_of(run), random):
+        now_ns = START_NS + t_ns
+        live.scan(now_ns)
+        if random.random() < 0.7:
+            read_batch(live, now_ns, 1 << 20)
+        assert not live.advance(now_ns)
+        shown += [(t_ns, found) for found in live.take_news()]
+    checked_count = live.checked_count
+    live.read_rest(now_ns)
+    _, verdicts = live.finish()
+    assert comparable(verdicts) == comparable(whole.verdicts)
+    assert (live.late_count, live.recheck_count) == (0, 0)
+    assert checked_count > 0
+    for t_ns, found in shown:
+        assert t_ns - max(event.t_ns for event in found.events) < 3 * NS
 
 
 @pytest.mark.parametrize("seed", range(9))
