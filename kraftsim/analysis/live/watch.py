@@ -8,7 +8,6 @@ of events that no invariant watches. What is left is a sequence that must be che
 
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -154,6 +153,7 @@ def watch_run(spark: "SparkSession", watch: Watch, display: Display) -> WatchRes
     chosen = _chosen(watch.invariants)
     live = LiveRun(watch.run, chosen, slack_ns=watch.slack_ns)
     lock = threading.Lock()
+    has_read = threading.Event()
     is_over = False
 
     def take(batch: "DataFrame", number: int) -> None:
@@ -161,12 +161,12 @@ def watch_run(spark: "SparkSession", watch: Watch, display: Display) -> WatchRes
         with lock:
             if not is_over:
                 live.add(table, watch.clock_ns())
-                _advance(live, watch)
+                has_read.set()  # the main thread checks it while Spark reads the next batch
 
     with tempfile.TemporaryDirectory(prefix="kraftsim-watch-") as scratch:
         query = _start(spark, watch.run, live.kinds, Path(scratch), take)
         try:
-            ended_by = _follow(live, lock, query, watch, display)
+            ended_by = _follow(live, lock, has_read, query, watch, display)
         except KeyboardInterrupt:
             ended_by = "interrupt"
         finally:
@@ -240,6 +240,7 @@ def _advance(live: LiveRun, watch: Watch) -> None:
 def _follow(
     live: LiveRun,
     lock: threading.Lock,
+    has_read: threading.Event,
     query: "StreamingQuery",
     watch: Watch,
     display: Display,
@@ -253,6 +254,7 @@ def _follow(
         if not query.isActive:
             trouble = query.exception()
             raise WatchFailed(f"the streaming query ended: {_first_line(trouble)}")
+        has_read.clear()
         now_ns = watch.clock_ns()
         sizes = readable_sizes(watch.run, live.positions)
         status: Status | None = None
@@ -274,7 +276,7 @@ def _follow(
             display.status(status)
         if ended_by:
             return ended_by
-        time.sleep(TICK_SECONDS)
+        has_read.wait(TICK_SECONDS)
 
 
 def _ended_by(live: LiveRun, watch: Watch) -> str:
