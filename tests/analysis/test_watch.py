@@ -270,6 +270,21 @@ def test_a_violation_is_found_while_the_run_goes_on(tmp_path: Path) -> None:
     assert live.take_news() == []
 
 
+def test_a_flood_of_violations_is_counted_and_not_shown(tmp_path: Path) -> None:
+    """The first ones are shown, as many as a verdict keeps."""
+    history = History()
+    for producer_id in range(50):
+        history.emit("broker-1", returned(producer_id))
+        history.emit("broker-2", returned(producer_id))
+    history.write(tmp_path)
+    live = LiveRun(tmp_path, [INVARIANTS.named("producer-id-unique")])
+    live.read_rest(NS)
+    _, (verdict,) = live.finish()
+    assert verdict.violation_count == 50
+    assert len(live.take_news()) == VIOLATIONS_KEPT_MAX
+    assert live.status(NS).violation_count == 50
+
+
 def test_a_violation_that_late_events_explain_is_withdrawn(tmp_path: Path) -> None:
     """A paused node writes that its log is durable after the leader counted it: checked again, in
     order, it is no violation.

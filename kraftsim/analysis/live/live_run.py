@@ -3,6 +3,7 @@ what was found. It knows no Spark and no clock: both come from the caller.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +38,7 @@ from kraftsim.analysis.live.source import (
 from kraftsim.analysis.live.witness_lines import STEP, EventTime, LineIndex, SeenEvent
 from kraftsim.events.runs import RunEnded, RunStarted
 from kraftsim.invariants.invariant import Invariant
-from kraftsim.invariants.verdict import Verdict, Violation
+from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation
 
 NANOSECONDS: Final = 1_000_000_000
 RECHECK_PAUSE: Final = 4
@@ -74,6 +75,7 @@ class LiveRun:
         self._index = LineIndex(run)
         self._unreadable_count = 0
         self._found: dict[tuple[str, str], Violation] = {}
+        self._found_counts: Counter[str] = Counter()
         self._news: list[Found] = []
         self._figures = ClusterFigures()
         self._last_t_ns: dict[str, int] = {}
@@ -281,13 +283,16 @@ class LiveRun:
         if key_of(violation) in self._found:
             return
         self._found[key_of(violation)] = violation
-        self._news.append(Found(violation=violation, events=self.events_of(violation)))
+        self._found_counts[violation.invariant] += 1
+        if self._found_counts[violation.invariant] <= VIOLATIONS_KEPT_MAX:
+            self._news.append(Found(violation=violation, events=self.events_of(violation)))
 
     def _check_again(self, watermark_ns: int | None) -> None:
         """Check all lines that were read, in order; `watermark_ns` None is without end."""
         self.late_count += self._order.late_count
         self.recheck_count += 1
         before, self._found = self._found, {}
+        self._found_counts.clear()
         news, self._news = self._news, []
         self._checks = self._new_checks()
         self._figures = ClusterFigures()
@@ -303,7 +308,7 @@ class LiveRun:
         self._order.start_again(waiting, last)
         found = [each for each in self._news if key_of(each.violation) not in before]
         withdrawn = [
-            Found(violation=violation, events=self.events_of(violation), is_withdrawn=True)
+            Found(violation=violation, events=(), is_withdrawn=True)
             for key, violation in before.items()
             if key not in self._found
         ]
@@ -347,7 +352,9 @@ class LiveRun:
     # Results
 
     def take_news(self) -> list[Found]:
-        """Return the violations that were found since the last call."""
+        """Return the violations that were found since the last call; of each invariant the first
+        ones only, as in a verdict.
+        """
         news, self._news = self._news, []
         return news
 
