@@ -271,7 +271,7 @@ def test_a_violation_is_found_while_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_violations_is_counted_and_not_shown(tmp_path: Path) -> None:
-    """The first ones are shown, as many as a verdict keeps."""
+    """Between two status lines as many are shown as a verdict keeps."""
     history = History()
     for producer_id in range(50):
         history.emit("broker-1", returned(producer_id))
@@ -283,6 +283,26 @@ def test_a_flood_of_violations_is_counted_and_not_shown(tmp_path: Path) -> None:
     assert verdict.violation_count == 50
     assert len(live.take_news()) == VIOLATIONS_KEPT_MAX
     assert live.status(NS).violation_count == 50
+
+
+def test_violations_of_later_times_are_shown_after_many_earlier_ones(tmp_path: Path) -> None:
+    """A status line makes room for the next ones."""
+    history = History()
+    for producer_id in range(30):
+        history.emit("broker-1", returned(producer_id))
+        history.emit("broker-2", returned(producer_id))
+    history.write(tmp_path)
+    live = LiveRun(tmp_path, [INVARIANTS.named("producer-id-unique")])
+    live.read_rest(NS)
+    live.finish()
+    assert len(live.take_news()) == VIOLATIONS_KEPT_MAX
+    live.status(NS)
+    for node, n in (("broker-1", 30), ("broker-2", 30)):
+        content = LineEncoder("run", node, 1).line(n, 2 * NS, 0, returned(99))
+        append(tmp_path, f"events/{node}.1.jsonl", content)
+    live.read_rest(3 * NS)
+    live.finish()
+    assert [each.violation.key for each in live.take_news()] == ["99"]
 
 
 def test_a_violation_that_late_events_explain_is_withdrawn(tmp_path: Path) -> None:

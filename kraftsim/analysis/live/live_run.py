@@ -75,7 +75,8 @@ class LiveRun:
         self._index = LineIndex(run)
         self._unreadable_count = 0
         self._found: dict[tuple[str, str], Violation] = {}
-        self._found_counts: Counter[str] = Counter()
+        self._announced: set[tuple[str, str]] = set()  # for membership only, never iterated
+        self._announced_counts: Counter[str] = Counter()
         self._news: list[Found] = []
         self._figures = ClusterFigures()
         self._last_t_ns: dict[str, int] = {}
@@ -283,8 +284,11 @@ class LiveRun:
         if key_of(violation) in self._found:
             return
         self._found[key_of(violation)] = violation
-        self._found_counts[violation.invariant] += 1
-        if self._found_counts[violation.invariant] <= VIOLATIONS_KEPT_MAX:
+        if key_of(violation) in self._announced:
+            return
+        self._announced_counts[violation.invariant] += 1
+        if self._announced_counts[violation.invariant] <= VIOLATIONS_KEPT_MAX:
+            self._announced.add(key_of(violation))
             self._news.append(Found(violation=violation, events=self.events_of(violation)))
 
     def _check_again(self, watermark_ns: int | None) -> None:
@@ -292,7 +296,6 @@ class LiveRun:
         self.late_count += self._order.late_count
         self.recheck_count += 1
         before, self._found = self._found, {}
-        self._found_counts.clear()
         news, self._news = self._news, []
         self._checks = self._new_checks()
         self._figures = ClusterFigures()
@@ -306,13 +309,13 @@ class LiveRun:
                 self._examine(line)
                 last = line
         self._order.start_again(waiting, last)
-        found = [each for each in self._news if key_of(each.violation) not in before]
         withdrawn = [
             Found(violation=violation, events=(), is_withdrawn=True)
             for key, violation in before.items()
-            if key not in self._found
+            if key not in self._found and key in self._announced
         ]
-        self._news = [*news, *withdrawn, *found]
+        self._announced.difference_update(key_of(each.violation) for each in withdrawn)
+        self._news = [*news, *withdrawn, *self._news]
 
     def _lines_read(self) -> Iterator[Line]:
         """Yield all lines that were read, in the order of time, from the files."""
@@ -352,8 +355,8 @@ class LiveRun:
     # Results
 
     def take_news(self) -> list[Found]:
-        """Return the violations that were found since the last call; of each invariant the first
-        ones only, as in a verdict.
+        """Return the violations that were found since the last call; of each invariant no more
+        between two calls of `status` than a verdict keeps.
         """
         news, self._news = self._news, []
         return news
@@ -369,6 +372,7 @@ class LiveRun:
         before_ns, events_before, acknowledged_before = self._last_status or (now_ns, 0, 0)
         seconds = max(now_ns - before_ns, 1) / NANOSECONDS if self._last_status else 0.0
         self._last_status = (now_ns, events, acknowledged)
+        self._announced_counts.clear()
         present_ns = self._order.now_t_ns(now_ns)
         passed_ns = self._order.watermark_ns()
         lag = self._figures.high_watermark_lag()
