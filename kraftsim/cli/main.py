@@ -42,6 +42,7 @@ VERBS = {
     "trace": "Print the events of all nodes in order of time.",
     "ingest": "Convert the event logs of runs into a dataset of Parquet files.",
     "analyze": "Check the invariants of a run, with Spark or DuckDB.",
+    "watch": "Check the invariants of a run while it is going on, with Spark.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
     "export": "Write a run for Perfetto, ShiViz, Jepsen, mermaid or OpenTelemetry.",

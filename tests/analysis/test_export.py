@@ -793,4 +793,4 @@ def test_events_of_unknown_kinds_are_exported(tmp_path: Path) -> None:
         "event": "b.1.0",
         "extra": '{"colour":"red","producer_id":1152921504606846976}',
     }, "a text, because JavaScript would round the number"
-    assert shiviz_events(run.export("shiviz")[0])[0]["event"].startswith("Novel producer_id=1152")
+    assert shiviz_events(run.export("shiviz")[0])[0]["event"].startswith("Novel extra=")

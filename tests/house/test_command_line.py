@@ -45,6 +45,7 @@ REPORTING_VERBS = (
         "conformance",
     ),
     "trail",
+    "watch",
 )
 START_SECONDS = 0.15
 

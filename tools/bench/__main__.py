@@ -4,7 +4,7 @@ ARGS="failover --rounds 20" passes options.
 python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
        traffic latency producers leader_failover variants id_variants migration shrink idle bugs
-       operator_log large_requests leases
+       operator_log large_requests leases watch
 """
 
 import subprocess
@@ -106,6 +106,10 @@ BENCHES = {
     "large_requests": (
         "requests of 10,000 and 20,000 entries, for each array of each API: CPU seconds, and the "
         "wait of other clients"
+    ),
+    "watch": (
+        "`kraftsim watch`: seconds from a violation in an event log to its report, and events per "
+        "second"
     ),
     "bugs": "seeds and CPU seconds until each historical bug is found, with 20 repetitions",
 }

@@ -135,11 +135,12 @@ def write_run(run: Path, event_count: int) -> int:
     records = max(PARTITIONS, event_count // EVENTS_OF_RECORD)
     writers = [_Partition(brokers, producer, consumer, final, each) for each in range(PARTITIONS)]
     ids = _Ids(brokers, controller)
+    repeated = records // RECORDS_OF_ID // 2 // BROKERS * BROKERS  # by the broker that had it first
     for index in range(records):
         t_ns = 1_000 + index * STEP_NS
         writers[index % PARTITIONS].write(t_ns, index, index // PARTITIONS)
         if index % RECORDS_OF_ID == 0:
-            ids.hand_out(t_ns + 20_000, is_repeated=index // RECORDS_OF_ID == records // 10)
+            ids.hand_out(t_ns + 20_000, is_repeated=index // RECORDS_OF_ID == repeated)
     end_ns = 2_000 + records * STEP_NS
     for partition, writer in enumerate(writers):
         writer.finish(end_ns, (records - partition + PARTITIONS - 1) // PARTITIONS)
