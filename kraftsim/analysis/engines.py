@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SMALL_RUN_EVENTS_MAX: Final = 50_000
 """Up to so many events, starting Java takes longer than the queries."""
+LARGE_RUN_EVENTS_MIN: Final = 2_000_000
+"""From so many events on, Java's optimising compiler pays."""
 Cells = tuple[Any, ...]
 """A row of a result: texts, numbers, truth values and nulls, as its query selects them."""
 
@@ -50,12 +52,15 @@ than the query.
 
 
 class SparkQueries:
-    """Spark."""
+    """Spark. Its views stay until they are replaced by those of other runs."""
 
     def __init__(self, spark: "SparkSession", runs: Runs) -> None:
         self._spark, self._runs = spark, runs
         self._is_small = runs.event_count <= SMALL_RUN_EVENTS_MAX
         self._cores = _cores(spark)
+        self._kinds: set[str] = set()
+        if self._is_small:
+            spark.catalog.clearCache()  # of the views of former runs
 
     def ask(self, queries: Sequence[str], kinds: Iterable[str]) -> list[Cells]:
         """Run several queries at a time, because one thread plans each."""
@@ -65,7 +70,9 @@ class SparkQueries:
             "spark.sql.shuffle.partitions",
             "1" if self._is_small and not self._runs.are_many else str(max(2, self._cores)),
         )
-        make_views(self._spark, self._runs, kinds, is_small=self._is_small)
+        missing = sorted(set(kinds) - self._kinds)
+        make_views(self._spark, self._runs, missing, is_small=self._is_small)
+        self._kinds.update(missing)
 
         def rows_of(query: str) -> list[Cells]:
             # Every task receives the plan of the whole query, and deserialising it takes longer
@@ -89,19 +96,22 @@ class DuckdbQueries:
     """DuckDB, in this process."""
 
     def __init__(self, runs: Runs, threads: int | None = None) -> None:
-        self._runs, self._threads = runs, threads
-
-    def ask(self, queries: Sequence[str], kinds: Iterable[str]) -> list[Cells]:
-        """Run one query after the other; each uses all cores."""
         import duckdb
 
         settings: dict[str, str | bool | int | float | list[str]] = (
-            {} if self._threads is None else {"threads": self._threads}
+            {} if threads is None else {"threads": threads}
         )
-        with duckdb.connect(config=settings) as connection:
-            is_small = self._runs.event_count <= SMALL_RUN_EVENTS_MAX
-            duckdb_views(connection, self._runs, kinds, as_tables=is_small)
-            return [row for query in queries for row in connection.execute(query).fetchall()]
+        self._connection = duckdb.connect(config=settings)
+        self._runs = runs
+        self._kinds: set[str] = set()
+
+    def ask(self, queries: Sequence[str], kinds: Iterable[str]) -> list[Cells]:
+        """Run one query after the other; each uses all cores."""
+        missing = sorted(set(kinds) - self._kinds)
+        is_small = self._runs.event_count <= SMALL_RUN_EVENTS_MAX
+        duckdb_views(self._connection, self._runs, missing, as_tables=is_small)
+        self._kinds.update(missing)
+        return [row for query in queries for row in self._connection.execute(query).fetchall()]
 
 
 def chosen(engine: Engine, event_count: int, options: SparkOptions) -> Engine:
@@ -132,5 +142,6 @@ def opened(
     elif chosen(engine, runs.event_count, options) is Engine.DUCKDB:
         yield DuckdbQueries(runs)
     else:
-        with spark_session(options) as session:
+        is_large = runs.event_count > LARGE_RUN_EVENTS_MIN
+        with spark_session(options, is_large=is_large) as session:
             yield SparkQueries(session, runs)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 THREADS: Final = 2
 """Where the number of cores is unknown."""
 LOOPBACK: Final = "127.0.0.1"
+JAVA_FLAGS_OF_LARGE_RUNS: Final = (
+    "-XX:+UseParallelGC -XX:ReservedCodeCacheSize=512m -XX:+DisplayVMOutputToStderr"
+)
 JAVA_FLAGS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC "
     "-XX:+DisplayVMOutputToStderr"
@@ -62,9 +65,11 @@ class SparkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def spark_session(options: SparkOptions | None = None) -> Iterator["SparkSession"]:
+def spark_session(
+    options: SparkOptions | None = None, *, is_large: bool = False
+) -> Iterator["SparkSession"]:
     """Yield a Spark session: the one that is running in this process, or a new one that is stopped
-    afterwards.
+    afterwards. With `is_large` its Java is set up for minutes of work instead of a quick start.
 
     Raises JavaMissing.
     """
@@ -83,7 +88,7 @@ def spark_session(options: SparkOptions | None = None) -> Iterator["SparkSession
             session.stop()
         return
     with tempfile.TemporaryDirectory(prefix="kraftsim-spark-") as scratch:
-        session = start_session(Path(scratch), options)
+        session = start_session(Path(scratch), options, is_large=is_large)
         try:
             yield session
         finally:
@@ -100,7 +105,9 @@ def _connected(options: SparkOptions) -> "SparkSession":
     return session
 
 
-def start_session(scratch: Path, options: SparkOptions | None = None) -> "SparkSession":
+def start_session(
+    scratch: Path, options: SparkOptions | None = None, *, is_large: bool = False
+) -> "SparkSession":
     """Start Spark with its files in `scratch`; the caller stops it.
 
     Under `spark-submit` the master and the settings of the command hold. A master on another
@@ -132,7 +139,8 @@ def start_session(scratch: Path, options: SparkOptions | None = None) -> "SparkS
         ),
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": (
-            f"{JAVA_FLAGS} -Dlog4j2.configurationFile={quiet.as_uri()}"
+            f"{JAVA_FLAGS_OF_LARGE_RUNS if is_large else JAVA_FLAGS} "
+            f"-Dlog4j2.configurationFile={quiet.as_uri()}"
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -45,12 +45,16 @@ BATCH: Final = 4
 """The number of invariants in one query: the cost of a plan grows faster than its length, and one
 thread makes it.
 """
+COUNTS_BATCH: Final = 8
+"""The number of invariants whose examined events are counted in one query."""
 
 
 def find_rows(queries: Queries, runs: Runs, invariants: Sequence[Invariant]) -> list[Row]:
     """Return the rows about some runs; `verdicts_of` makes verdicts of those of one.
 
-    An invariant is only asked if an event of a kind that it watches occurs.
+    What was examined is counted first, and violations are only looked for where something was: an
+    event that shows a violation was examined. An invariant is not asked at all unless an event of a
+    kind that it watches occurs.
     """
     asked = [
         invariant
@@ -58,8 +62,19 @@ def find_rows(queries: Queries, runs: Runs, invariants: Sequence[Invariant]) -> 
         if any(kind.__name__ in runs.kinds for kind in invariant.watches)
     ]
     kinds = sorted({kind.__name__ for invariant in asked for kind in invariant.watches})
-    batches = [verdict_query(asked[first : first + BATCH]) for first in range(0, len(asked), BATCH)]
-    return [Row(*row) for row in queries.ask(batches, kinds)]
+    counted = _rows(queries, [_counts(each) for each in asked], kinds, COUNTS_BATCH)
+    has_examined = {row.invariant for row in counted if row.what == EXAMINED and row.number}
+    violable = [
+        _violations(each) for each in asked if each.name in has_examined or not each.needs_examined
+    ]
+    return counted + _rows(queries, violable, kinds, BATCH)
+
+
+def _rows(queries: Queries, parts: Sequence[str], kinds: Sequence[str], batch: int) -> list[Row]:
+    joined = [
+        "\nUNION ALL\n".join(parts[first : first + batch]) for first in range(0, len(parts), batch)
+    ]
+    return [Row(*row) for row in queries.ask(joined, kinds)]
 
 
 def by_run(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
@@ -74,7 +89,9 @@ def verdict_query(invariants: Iterable[Invariant]) -> str:
     """Return one query whose rows are `Row`s: of each invariant the count, the reasons, and the
     first violations with the total number.
     """
-    return "\nUNION ALL\n".join(part for invariant in invariants for part in _parts(invariant))
+    return "\nUNION ALL\n".join(
+        part for invariant in invariants for part in (_counts(invariant), _violations(invariant))
+    )
 
 
 def verdicts_of(
@@ -120,23 +137,34 @@ def _verdict(
     )
 
 
-def _parts(invariant: Invariant) -> list[str]:
-    nothing = "CAST(NULL AS BIGINT) AS first_witness, CAST(NULL AS BIGINT) AS second_witness"
-    no_key = "CAST(NULL AS VARCHAR(1)) AS key"
+_NOTHING: Final = "CAST(NULL AS BIGINT) AS first_witness, CAST(NULL AS BIGINT) AS second_witness"
+_NO_KEY: Final = "CAST(NULL AS VARCHAR(1)) AS key"
+
+
+def _counts(invariant: Invariant) -> str:
+    """Return the query for what was examined, and for reasons why the rest is undecided."""
     name = f"'{invariant.name}' AS invariant"
-    parts = [
-        f"SELECT run, {name}, '{EXAMINED}' AS what, CAST(number AS BIGINT) AS number, {no_key}, "
-        f"CAST(NULL AS VARCHAR(1)) AS text, {nothing}\nFROM ({invariant.examined}) AS "
-        "counted(run, number)",
-        f"SELECT run, {name}, '{VIOLATION}' AS what, CAST(total AS BIGINT) AS number, key, "
+    examined = (
+        f"SELECT run, {name}, '{EXAMINED}' AS what, CAST(number AS BIGINT) AS number, {_NO_KEY}, "
+        f"CAST(NULL AS VARCHAR(1)) AS text, {_NOTHING}\nFROM ({invariant.examined}) AS "
+        "counted(run, number)"
+    )
+    if not invariant.undecidable:
+        return examined
+    return (
+        f"{examined}\nUNION ALL\nSELECT run, {name}, '{UNDECIDABLE}' AS what, "
+        f"CAST(0 AS BIGINT) AS number, {_NO_KEY}, reason AS text, {_NOTHING}\n"
+        f"FROM ({invariant.undecidable}) AS undecidable"
+    )
+
+
+def _violations(invariant: Invariant) -> str:
+    """Return the query for the first violations, each with their total number."""
+    return (
+        f"SELECT run, '{invariant.name}' AS invariant, '{VIOLATION}' AS what, "
+        "CAST(total AS BIGINT) AS number, key, "
         "message AS text, first_witness, second_witness\nFROM (SELECT *, count(*) OVER "
         "(PARTITION BY run) AS total, row_number() OVER (PARTITION BY run ORDER BY "
         f"first_witness, key) AS place FROM ({invariant.violations}) AS violation) AS numbered "
-        f"WHERE place <= {VIOLATIONS_KEPT_MAX}",
-    ]
-    if invariant.undecidable:
-        parts.append(
-            f"SELECT run, {name}, '{UNDECIDABLE}' AS what, CAST(0 AS BIGINT) AS number, "
-            f"{no_key}, reason AS text, {nothing}\nFROM ({invariant.undecidable}) AS undecidable"
-        )
-    return parts
+        f"WHERE place <= {VIOLATIONS_KEPT_MAX}"
+    )

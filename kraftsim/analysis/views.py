@@ -107,6 +107,33 @@ def duckdb_views(
         connection.execute(f"CREATE OR REPLACE {what} {view_name(kind)} AS {query}")
 
 
+def duckdb_events(connection: "duckdb.DuckDBPyConnection", runs: Runs) -> None:
+    """Create the view of all events, with all columns."""
+    names = event_schema().names
+    parts = [
+        "SELECT * FROM " + _parquet([str(runs.root / path) for path in paths])
+        for paths in files_by_family(runs.manifests).values()
+    ]
+    every = " UNION ALL BY NAME ".join([*parts, _no_events()])
+    filtered = names_to_filter(runs.manifests)
+    where = "" if filtered is None else f" WHERE run IN ({', '.join(map(_quoted, filtered))})"
+    connection.execute(
+        f"CREATE OR REPLACE VIEW {EVENTS_VIEW} AS SELECT {', '.join(map(_name, names))} "
+        f"FROM ({every}){where}"
+    )
+
+
+def _no_events() -> str:
+    columns = ", ".join(
+        f"CAST(NULL AS {_SQL_TYPES[field.type]}) AS {_name(field.name)}" for field in event_schema()
+    )
+    return f"SELECT {columns} WHERE 1 = 0"
+
+
+def _name(column: str) -> str:
+    return f'"{column}"'
+
+
 def _family_tables(connection: "duckdb.DuckDBPyConnection", runs: Runs) -> Mapping[str, str]:
     """Read the files of each family into a table, and return the tables' names by family: each file
     is opened once, not once per kind.
@@ -115,7 +142,7 @@ def _family_tables(connection: "duckdb.DuckDBPyConnection", runs: Runs) -> Mappi
     for family, paths in files_by_family(runs.manifests).items():
         names[family] = f"family_{family}"
         source = _parquet([str(runs.root / path) for path in paths])
-        connection.execute(f"CREATE TABLE {names[family]} AS SELECT * FROM {source}")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {names[family]} AS SELECT * FROM {source}")
     return names
 
 
@@ -145,8 +172,6 @@ def make_views(
     planning over all columns of all kinds takes Spark longer than the execution. With `is_small`
     the events are read once and cached.
     """
-    if is_small:
-        spark.catalog.clearCache()
     for kind in kinds:
         view = frame_of(spark, runs, kind)
         if is_small and kind in runs.kinds:

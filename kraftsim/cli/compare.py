@@ -11,6 +11,7 @@ import click
 
 from kraftsim.cli.failure import FAILED, OK, fail
 from kraftsim.cli.options import DIRECTORY
+from kraftsim.cli.spark_options import options_of
 
 
 @click.command(
@@ -43,10 +44,22 @@ Examples:
     help="Aggregate the results with Spark, for example 'local[2]'.",
 )
 @click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark, with --spark. Repeatable.",
+)
+@click.option(
     "--out", type=DIRECTORY, required=True, help="Directory for the report and the results."
 )
 def compare(
-    seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, master: str | None, out: Path
+    seeds: int,
+    first_seed: int,
+    systems: tuple[str, ...],
+    jobs: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    out: Path,
 ) -> int:
     """Compare Kafka before and after 2.5, its transactions, KIP-758 and lease_pid under one
     workload with retries, failovers, zombies and pauses.
@@ -88,7 +101,11 @@ def compare(
             )
         outcomes = write_outcomes(finished, out)
         began = perf_counter()
-        rows = rows_by_spark(outcomes, master) if master is not None else rows_of(finished.outcomes)
+        rows = (
+            rows_by_spark(outcomes, master, options_of(master, "", conf).conf)
+            if master is not None
+            else rows_of(finished.outcomes)
+        )
         adding_seconds = perf_counter() - began
         html, markdown = write_report(rows, bytes_per_producer(), command, out)
     except (KeyError, OSError, RuntimeError) as trouble:

@@ -42,6 +42,8 @@ VERBS = {
     "trace": "Print the events of all nodes in order of time.",
     "ingest": "Convert the event logs of runs into a dataset of Parquet files.",
     "analyze": "Check the invariants of a run, with Spark or DuckDB.",
+    "sql": "Query the events of a run, of a dataset or of a campaign.",
+    "dataset": "List, compact, remove and expire the runs of a dataset.",
     "watch": "Check the invariants of a run while it is going on, with Spark.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
@@ -55,6 +57,7 @@ VERBS = {
 }
 MODULES = {
     "run_analysis": ("ingest", "analyze", "report", "trail"),
+    "tables": ("sql", "dataset"),
     "failing_run": ("replay", "shrink", "diff"),
     "running_cluster": ("down", "kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
 }

@@ -20,8 +20,10 @@ from kraftsim.cli.options import (
     work_option,
     write_json,
 )
+from kraftsim.cli.spark_options import options_of
 
 if TYPE_CHECKING:
+    from kraftsim.analysis.session import SparkOptions
     from kraftsim.lab.campaign.campaign_job import Terms
 
 ALL = "all"
@@ -86,6 +88,12 @@ Examples:
     metavar="MASTER",
     help="Distribute the seeds over a Spark cluster, for example 'local[2]'.",
 )
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark, with --spark. Repeatable.",
+)
 @scenario_release_option
 @scenario_size_options
 @bugs_option
@@ -104,6 +112,7 @@ def sweep(
     check_identity: bool,
     work: tuple[str, ...],
     master: str | None,
+    conf: tuple[str, ...],
     release: str,
     controllers: int | None,
     brokers: int | None,
@@ -129,6 +138,8 @@ def sweep(
         controllers=controllers,
         brokers=brokers,
     )
+    if conf and master is None:
+        raise Failure("--conf is a setting of Spark: give --spark MASTER, too")
     if check_identity and master is not None:
         raise Failure("--check-identity runs on this machine only: omit --spark")
     if check_identity and (jobs is not None or out is not None or resume is not None):
@@ -145,7 +156,7 @@ def sweep(
         if check_identity:
             return _identity(search, seconds, json_file)
         if master is not None:
-            return _on_spark(search, master, out, json_file)
+            return _on_spark(search, options_of(master, "", conf), out, json_file)
         return _campaign(search, jobs, seconds, keep_going, out, resume, json_file)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
@@ -233,14 +244,17 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
     return VIOLATED if result.differing or has_violations(result.found) else OK
 
 
-def _on_spark(search: Search, master: str, out: Path | None, json_file: Path | None) -> int:
+def _on_spark(
+    search: Search, options: "SparkOptions", out: Path | None, json_file: Path | None
+) -> int:
     from kraftsim.lab.campaign.spark import sweep_on_spark
 
     result = sweep_on_spark(
         search.names,
         seeds=search.seeds,
         terms=search.terms,
-        master=master,
+        master=options.master,
+        conf=options.conf,
         out=out,
     )
     print_lines(result)

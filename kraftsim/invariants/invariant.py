@@ -108,6 +108,10 @@ class Invariant:
     examined: str
     violations: str
     undecidable: str = ""
+    needs_examined: bool = True
+    """Whether every violation is shown by an event that was examined: then the SQL for violations
+    is only run where something was.
+    """
     ends_run: bool = True
     """Whether a simulation stops at the first violation.
 

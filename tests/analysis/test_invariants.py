@@ -355,6 +355,21 @@ def test_check_and_sql_keep_the_same_violations_beyond_the_limit(
     assert sql_results_of_random_histories[f"run-{seed}"] == expected
 
 
+def test_what_violates_an_invariant_was_examined() -> None:
+    """SQL looks for violations only where something was examined."""
+    histories = [case.history() for case in CASES]
+    histories += [random_history(seed) for seed in range(40)]
+    violated = [
+        (verdict.invariant, verdict.examined)
+        for history in histories
+        for verdict in online(history).values()
+        if verdict.violation_count
+    ]
+    assert {name for name, _ in violated} == set(INVARIANTS.names())
+    unexamined = {name for name, examined in violated if not examined}
+    assert unexamined == {each.name for each in INVARIANTS.all() if not each.needs_examined}
+
+
 def test_random_histories_reach_every_outcome() -> None:
     """A comparison of two forms that always return ok would prove nothing."""
     reached = {

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from kraftsim.analysis.analyze import analyze_run
-from kraftsim.analysis.engines import DuckdbQueries, Engine, SparkQueries
+from kraftsim.analysis.engines import LARGE_RUN_EVENTS_MIN, DuckdbQueries, Engine, SparkQueries
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.report import write_report
-from kraftsim.analysis.session import SparkOptions, spark_session
+from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import find_rows
 from kraftsim.analysis.views import one_run
 from kraftsim.invariants.invariant import INVARIANTS
@@ -109,18 +109,20 @@ def measure(run: Path, event_count: int, *, on_spark: bool) -> dict[str, float]:
         assert ingest.event_count == events, "every line is there"
         runs = one_run(ingest.parquet)
         invariants = INVARIANTS.all()
+        with_duckdb = timed(
+            "duckdb_s", lambda: find_rows(DuckdbQueries(runs), runs, invariants), found
+        )
         analysis = timed("analyze_cold_s", lambda: analyze_run(run, engine=Engine.SPARK), found)
         violated = [each.invariant for each in analysis.verdicts if each.violation_count]
         assert violated == ["producer-id-unique"], "one id is returned twice, and all else is sound"
-        with spark_session(SparkOptions()) as spark:
-            queries = SparkQueries(spark, runs)
-            find_rows(queries, runs, invariants)
-            rows = timed("analyze_s", lambda: find_rows(queries, runs, invariants), found)
+        is_large = events > LARGE_RUN_EVENTS_MIN
+        with spark_session(is_large=is_large) as spark:
+            find_rows(SparkQueries(spark, runs), runs, invariants)
+            rows = timed(
+                "analyze_s", lambda: find_rows(SparkQueries(spark, runs), runs, invariants), found
+            )
         timed("report_s", lambda: write_report(run), found)
-        by_duckdb = timed(
-            "duckdb_s", lambda: find_rows(DuckdbQueries(runs), runs, invariants), found
-        )
-        assert sorted(map(str, by_duckdb)) == sorted(map(str, rows)), "both engines agree"
+        assert sorted(map(str, with_duckdb)) == sorted(map(str, rows)), "both engines agree"
     return {"events": events, **found, "peak_rss_mib": round(memory.peak_bytes / 2**20)}
 
 

@@ -6,7 +6,7 @@ Source: see `kraftsim/lab/comparison/systems.py`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from time import process_time
@@ -133,12 +133,14 @@ def rows_of(outcomes: Sequence[ComparisonOutcome]) -> list[ComparisonRow]:
     return rows
 
 
-def rows_by_spark(outcomes: Path, master: str) -> list[ComparisonRow]:
+def rows_by_spark(
+    outcomes: Path, master: str, conf: Mapping[str, str] | None = None
+) -> list[ComparisonRow]:
     """Add up the outcomes of a file with Spark. Raises JavaMissing."""
     from kraftsim.analysis.session import SparkOptions, spark_session
 
     sums = ", ".join(f"sum({name}) AS {name}" for name in SUMS)
-    with spark_session(SparkOptions(master=master)) as spark:
+    with spark_session(SparkOptions(master=master, conf=conf or {})) as spark:
         spark.read.json(str(outcomes)).createOrReplaceTempView("outcomes")
         found = spark.sql(
             "SELECT system, count(*) AS runs, sum(CAST(doubled > 0 AS INT)) AS with_doubles, "

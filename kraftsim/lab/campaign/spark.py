@@ -6,14 +6,26 @@ results differ, one of them is wrong, and that is a finding like a violation.
 """
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kraftsim.analysis.campaign_tables import (
+    CampaignRows,
+    ExercisedRow,
+    FaultRow,
+    SeedRow,
+    VerdictRow,
+    never_exercised,
+    write_page,
+    write_tables,
+)
 from kraftsim.analysis.compaction import compact
 from kraftsim.analysis.dataset import Dataset
 from kraftsim.analysis.engines import SparkQueries
@@ -120,6 +132,7 @@ def sweep_on_spark(
     master: str,
     terms: Terms = USUAL,
     out: Path | None = None,
+    conf: Mapping[str, str] | None = None,
     spark: "SparkSession | None" = None,
 ) -> SparkSweepResult:
     """Run every seed of every scenario as Spark tasks and check all runs by SQL.
@@ -132,7 +145,10 @@ def sweep_on_spark(
     jobs_of(names, seeds[:1], terms)
     if out is None and not master.startswith("local"):
         raise ValueError(f"with {master} the workers need a shared directory: use --out")
-    with _directory(out) as root, _session(spark, master) as session:
+    with (
+        _directory(out) as root,
+        _session(spark, SparkOptions(master=master, conf=conf or {})) as session,
+    ):
         pending_jobs = jobs_of(names, seeds, terms, root.absolute())
         tasks = max(
             1, min(len(pending_jobs), session.sparkContext.defaultParallelism * TASKS_PER_CORE)
@@ -142,6 +158,8 @@ def sweep_on_spark(
         events = sum(each.result.event_count for each in done)
         rows = _rows_by_run(session, root / EVENTS) if events else {}
         checked, verdicts = _compare(done, rows, terms.bugs)
+        if out is not None:
+            _write_tables(out, done, rows, terms)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
@@ -167,6 +185,93 @@ def _rows_by_run(session: "SparkSession", events: Path) -> Mapping[str, list[Row
     compact(Dataset(events))
     runs = all_runs(events)
     return by_run(find_rows(SparkQueries(session, runs), runs, INVARIANTS.all()))
+
+
+def _write_tables(
+    out: Path, done: Sequence[JobDone], rows: Mapping[str, Sequence[Row]], terms: Terms
+) -> None:
+    """Add this campaign to the tables of its directory, and write its page."""
+    began = datetime.now(UTC)  # noqa: TID251  (the time of the campaign, not of a run)
+    commit = _commit()
+    seeds, faults, verdicts, exercised = [], [], [], []
+    for each in done:
+        result, name = each.result, f"{each.result.scenario}-{each.result.seed}"
+        seeds.append(
+            SeedRow(
+                commit=commit,
+                started=began.isoformat(timespec="seconds"),
+                run=name,
+                scenario=result.scenario,
+                seed=result.seed,
+                release=terms.release,
+                bugs=",".join(terms.bugs),
+                outcome=result.outcome,
+                events=result.event_count,
+                virtual_s=result.seconds,
+                cpu_s=each.cpu_seconds,
+            )
+        )
+        place = {"commit": commit, "run": name, "scenario": result.scenario}
+        faults += [
+            FaultRow(
+                **place, seed=result.seed, fault=kind, armed=armed, fired=fired, effective=effective
+            )
+            for kind, (armed, fired, effective) in result.faults.items()
+        ]
+        offline = _offline(rows.get(name, ()), result)
+        verdicts += [
+            VerdictRow(
+                **place,
+                seed=result.seed,
+                invariant=invariant,
+                online=online,
+                offline=offline[invariant].outcome.value,
+                examined=offline[invariant].examined,
+                violations=offline[invariant].violation_count,
+            )
+            for invariant, online in result.verdicts.items()
+            if invariant in offline
+        ]
+    kinds: dict[str, None] = {}
+    dataset = Dataset(out / EVENTS)
+    for each in done:
+        if not each.result.event_count:
+            continue
+        manifest = dataset.manifest(f"{each.result.scenario}-{each.result.seed}")
+        kinds |= dict.fromkeys(manifest.kinds)
+        exercised += [
+            ExercisedRow(
+                commit=commit,
+                run=manifest.run,
+                scenario=each.result.scenario,
+                kind=kind,
+                events=events,
+            )
+            for kind, events in manifest.kinds.items()
+        ]
+    found = CampaignRows(
+        seeds=tuple(seeds),
+        faults=tuple(faults),
+        verdicts=tuple(verdicts),
+        exercised=(*exercised, *never_exercised(list(kinds), commit)),
+    )
+    write_tables(out, found, f"{began:%Y%m%dT%H%M%S.%f}")
+    write_page(out, found)
+
+
+def _commit() -> str:
+    """Return the commit of the source tree that runs, '' outside of one."""
+    place = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(place), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _compare(
@@ -232,11 +337,11 @@ def _directory(out: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _session(spark: "SparkSession | None", master: str) -> "Iterator[SparkSession]":
+def _session(spark: "SparkSession | None", options: SparkOptions) -> "Iterator[SparkSession]":
     if spark is not None:
         yield spark
         return
-    with spark_session(SparkOptions(master=master)) as session:
+    with spark_session(options) as session:
         yield session
 
 
