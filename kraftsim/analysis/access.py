@@ -59,7 +59,10 @@ class EventTables:
         import duckdb
 
         try:
-            return self._connected().execute(query).to_arrow_table()
+            found = self._connected().sql(query)
+            if found is None:  # a statement without a result
+                return pa.table({})
+            return found.to_arrow_table()
         except duckdb.Error as trouble:
             raise ValueError(str(trouble)) from trouble
 

@@ -29,7 +29,7 @@ from kraftsim.analysis.dataset import (
 )
 from kraftsim.analysis.reading import Chunk, ChunkContent, EventPiece, chunks_of, read_chunk
 from kraftsim.analysis.staging import (
-    Lines,
+    IncarnationLines,
     ParsedChunk,
     Staged,
     lines_of,
@@ -158,7 +158,7 @@ class _Plan:
     def finish(
         self,
         assembled: Assembled,
-        lines: Iterable[Lines],
+        lines: Iterable[IncarnationLines],
         counts: Iterable[tuple[str, int, int]],
     ) -> None:
         """Commit the run; `counts` are torn bytes and unreadable lines by file."""
@@ -431,7 +431,7 @@ def _as_found(file: SourceFile) -> SourceFile:
     return msgspec.structs.replace(file, torn_bytes=0, unreadable_lines=0)
 
 
-def gaps_of(lines: Iterable[Lines]) -> tuple[LineGap, ...]:
+def gaps_of(lines: Iterable[IncarnationLines]) -> tuple[LineGap, ...]:
     """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the
     highest one.
     """

@@ -60,8 +60,8 @@ class SparkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_asked(self) -> bool:
-        """Return whether anything was asked for."""
-        return bool(self.master or self.remote or self.conf)
+        """Return whether a Spark was asked for: by an option, or by `spark-submit`."""
+        return bool(self.master or self.remote or self.conf) or SUBMITTED in os.environ
 
 
 @contextmanager

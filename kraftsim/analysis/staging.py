@@ -37,7 +37,7 @@ class Staged(msgspec.Struct, frozen=True, array_like=True):
     last_t_ns: int
 
 
-class Lines(msgspec.Struct, frozen=True, array_like=True):
+class IncarnationLines(msgspec.Struct, frozen=True, array_like=True):
     """The line numbers of one incarnation of a node in a chunk: ranges (first, last) of those that
     occur, and how many occur again.
     """
@@ -53,7 +53,7 @@ class ParsedChunk(msgspec.Struct, frozen=True):
 
     source: str
     staged: tuple[Staged, ...]
-    lines: tuple[Lines, ...]
+    lines: tuple[IncarnationLines, ...]
     torn_bytes: int
     unreadable_lines: int
 
@@ -110,7 +110,7 @@ def load(staged: Staged) -> EventPiece:
     return EventPiece(staged.node, staged.incarnation, staged.kind, table.combine_chunks())
 
 
-def lines_of(pieces: Sequence[EventPiece]) -> tuple[Lines, ...]:
+def lines_of(pieces: Sequence[EventPiece]) -> tuple[IncarnationLines, ...]:
     """Return the line numbers of each incarnation in the pieces of a chunk."""
     numbers: dict[tuple[str, int], list[np.ndarray]] = {}
     for piece in pieces:
@@ -125,5 +125,5 @@ def lines_of(pieces: Sequence[EventPiece]) -> tuple[Lines, ...]:
         firsts = distinct[np.concatenate(([0], ends + 1))]
         lasts = distinct[np.concatenate((ends, [len(distinct) - 1]))]
         ranges = tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
-        found.append(Lines(node, incarnation, ranges, len(every) - len(distinct)))
+        found.append(IncarnationLines(node, incarnation, ranges, len(every) - len(distinct)))
     return tuple(found)

@@ -1,6 +1,7 @@
 """The verbs on datasets of runs: a query in SQL, and the care of a dataset."""
 
 import csv
+import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,7 +85,7 @@ def _query_and_place(words: tuple[str, ...], tables: bool) -> tuple[str, Path]:
 def _print(result: "pa.Table", form: str, limit: int) -> None:
     if form == "json":
         for row in result.to_pylist():
-            write_json(Path("-"), row)
+            click.echo(json.dumps(row, default=str))
         return
     if form == "csv":
         writer = csv.writer(sys.stdout)

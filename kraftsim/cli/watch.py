@@ -72,11 +72,11 @@ def watch(
     Ctrl-C, and prints the verdicts that `kraftsim analyze` gives for the same logs.
     """
     from kraftsim.analysis.live.display import Lines
-    from kraftsim.analysis.live.watch import Watch, watch_run
+    from kraftsim.analysis.live.watch import RunWatch, watch_run
     from kraftsim.analysis.session import spark_session
     from kraftsim.cli.watch_table import live_table
 
-    settings = Watch(
+    settings = RunWatch(
         run=run,
         clock_ns=time.monotonic_ns,
         is_cluster_running=lambda: _is_cluster_running(run),

@@ -8,10 +8,10 @@ import pkgutil
 from types import ModuleType
 from typing import Final
 
-import kraftsim
 import kraftsim.events as package
 from kraftsim.events.event import Event
 
+_CONCERNS: Final = [os.path.dirname(place) for place in package.__path__]
 _NO_EVENTS: Final = ("catalogue", "event")
 """Files of the package that define no kind of event."""
 
@@ -20,7 +20,7 @@ def _names() -> list[str]:
     own = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
     concerns = [
         f"kraftsim.{concern.name}.{module}"
-        for concern in pkgutil.iter_modules(kraftsim.__path__)
+        for concern in pkgutil.iter_modules(_CONCERNS)
         if concern.ispkg
         for module in _modules_in(concern.name)
         if module.partition("_")[0] == "events"
@@ -29,7 +29,7 @@ def _names() -> list[str]:
 
 
 def _modules_in(concern: str) -> list[str]:
-    places = [os.path.join(place, concern) for place in kraftsim.__path__]
+    places = [os.path.join(place, concern) for place in _CONCERNS]
     return [module.name for module in pkgutil.iter_modules(places)]
 
 

@@ -29,7 +29,7 @@ from kraftsim.analysis.live.source import (
     readable_sizes,
     rows_of,
 )
-from kraftsim.analysis.live.watch import Watch, watch_run
+from kraftsim.analysis.live.watch import RunWatch, watch_run
 from kraftsim.cli.main import kraftsim
 from kraftsim.events.event import LineEncoder
 from kraftsim.events.runs import RunStarted
@@ -467,8 +467,10 @@ def test_a_batch_takes_the_oldest_lines_of_all_files_first(tmp_path: Path) -> No
 # With Spark
 
 
-def clean_watch(run: Path, **options: Any) -> Watch:
-    return Watch(run=run, clock_ns=time.monotonic_ns, is_cluster_running=lambda: False, **options)
+def clean_watch(run: Path, **options: Any) -> RunWatch:
+    return RunWatch(
+        run=run, clock_ns=time.monotonic_ns, is_cluster_running=lambda: False, **options
+    )
 
 
 class Recorded:

@@ -38,6 +38,7 @@ NO_MEASUREMENTS = (
         "| scenario | what happens |",
         "| wrong |",
     ),
+    *("| column | type | null |", "| option of `analyze`, `report` |"),
     *("| while the log says |", "| compared | how |", "| bug | found by |"),
 )
 """Headers of tables whose digits are config values, API keys, error codes, versions, and seeds."""

@@ -69,7 +69,7 @@ class Extent(NamedTuple):
     end: int
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """One line, as in COLUMNS."""
 
     file: str
@@ -154,7 +154,7 @@ def extents(start: Mapping[str, int], end: Mapping[str, int]) -> list[Extent]:
     ]
 
 
-def rows_of(run: Path, extent: Extent, kinds: frozenset[str]) -> Iterator[Row]:
+def rows_of(run: Path, extent: Extent, kinds: frozenset[str]) -> Iterator[LogRow]:
     """Yield the lines of an extent; those of other kinds without their text."""
     position = extent.start
     file = extent.file
@@ -163,9 +163,9 @@ def rows_of(run: Path, extent: Extent, kinds: frozenset[str]) -> Iterator[Row]:
         content = line.strip()
         envelope = decode_envelope(content) if content else None
         if envelope is None:
-            yield Row(file, None, None, None, None, None, position, content)
+            yield LogRow(file, None, None, None, None, None, position, content)
         else:
-            yield Row(
+            yield LogRow(
                 file,
                 envelope.node,
                 envelope.incarnation,

@@ -127,7 +127,7 @@ class WatchResult(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True):
+class RunWatch(msgspec.Struct, frozen=True, kw_only=True):
     """What to watch, and for how long.
 
     `clock_ns` is the machine's monotonic clock, on which nodes date their events.
@@ -144,7 +144,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     status_seconds: float = STATUS_SECONDS
 
 
-def watch_run(spark: "SparkSession", watch: Watch, display: Display) -> WatchResult:
+def watch_run(spark: "SparkSession", watch: RunWatch, display: Display) -> WatchResult:
     """Watch a run until it is over, or KeyboardInterrupt, and return the verdicts.
 
     Raises KeyError for an unknown invariant, WatchFailed, OSError, ValueError for a malformed
@@ -230,7 +230,7 @@ def _start(
             spark.conf.set(key, str(old))
 
 
-def _advance(live: LiveRun, watch: Watch) -> None:
+def _advance(live: LiveRun, watch: RunWatch) -> None:
     before_ns = watch.clock_ns()
     if live.advance(before_ns):
         after_ns = watch.clock_ns()
@@ -242,7 +242,7 @@ def _follow(
     lock: threading.Lock,
     has_read: threading.Event,
     query: "StreamingQuery",
-    watch: Watch,
+    watch: RunWatch,
     display: Display,
 ) -> str:
     """Show what is found until the run is over; return what ended it."""
@@ -279,7 +279,7 @@ def _follow(
         has_read.wait(TICK_SECONDS)
 
 
-def _ended_by(live: LiveRun, watch: Watch) -> str:
+def _ended_by(live: LiveRun, watch: RunWatch) -> str:
     """Return what ended the run, or '' while it is going on."""
     idle = live.seconds_idle(watch.clock_ns())
     if idle < IDLE_AFTER_END_SECONDS:
