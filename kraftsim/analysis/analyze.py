@@ -50,7 +50,7 @@ def analyze_run(
     ingest = ingested(run, report=report)
     runs = one_run(ingest.parquet)
     with opened(runs, engine, options, spark) as queries:
-        rows = find_rows(queries, runs, picked)
+        rows = find_rows(queries, runs, picked, report)
         chapter = find_chapter(queries) if has_transactions(runs) else None
     upgrade = find_upgrade(Path(ingest.parquet))
     analysis = msgspec.structs.replace(

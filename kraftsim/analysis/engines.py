@@ -4,7 +4,7 @@ Both get the same texts over the same views, and the tests hold their results ag
 """
 
 import importlib.util
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
@@ -24,6 +24,13 @@ Cells = tuple[Any, ...]
 """A row of a result: texts, numbers, truth values and nulls, as its query selects them."""
 
 
+Answered = Callable[[], None]
+
+
+def nothing() -> None:
+    """Ignore that a query was answered."""
+
+
 class Engine(StrEnum):
     """The value of `--engine`."""
 
@@ -35,8 +42,12 @@ class Engine(StrEnum):
 class Queries(Protocol):
     """Runs queries over the views of some runs."""
 
-    def ask(self, queries: Sequence[str], kinds: Iterable[str]) -> list[Cells]:
-        """Return the rows of all queries, which read the views of these kinds."""
+    def ask(
+        self, queries: Sequence[str], kinds: Iterable[str], answered: Answered = nothing
+    ) -> list[Cells]:
+        """Return the rows of all queries, which read the views of these kinds. `answered` is called
+        after each query.
+        """
         ...
 
 
@@ -62,7 +73,9 @@ class SparkQueries:
         if self._is_small:
             spark.catalog.clearCache()  # of the views of former runs
 
-    def ask(self, queries: Sequence[str], kinds: Iterable[str]) -> list[Cells]:
+    def ask(
+        self, queries: Sequence[str], kinds: Iterable[str], answered: Answered = nothing
+    ) -> list[Cells]:
         """Run several queries at a time, because one thread plans each."""
         for key, (small, large) in SETTINGS.items():
             self._spark.conf.set(key, small if self._is_small else large)
@@ -78,7 +91,9 @@ class SparkQueries:
             # Every task receives the plan of the whole query, and deserialising it takes longer
             # than the work: so there are few tasks.
             partitions = 1 if self._is_small else max(2, self._cores)
-            return [tuple(row) for row in self._spark.sql(query).coalesce(partitions).collect()]
+            rows = [tuple(row) for row in self._spark.sql(query).coalesce(partitions).collect()]
+            answered()
+            return rows
 
         with ThreadPoolExecutor(self._cores) as asking:
             return [row for rows in asking.map(rows_of, queries) for row in rows]
@@ -105,13 +120,19 @@ class DuckdbQueries:
         self._runs = runs
         self._kinds: set[str] = set()
 
-    def ask(self, queries: Sequence[str], kinds: Iterable[str]) -> list[Cells]:
+    def ask(
+        self, queries: Sequence[str], kinds: Iterable[str], answered: Answered = nothing
+    ) -> list[Cells]:
         """Run one query after the other; each uses all cores."""
         missing = sorted(set(kinds) - self._kinds)
         is_small = self._runs.event_count <= SMALL_RUN_EVENTS_MAX
         duckdb_views(self._connection, self._runs, missing, as_tables=is_small)
         self._kinds.update(missing)
-        return [row for query in queries for row in self._connection.execute(query).fetchall()]
+        rows: list[Cells] = []
+        for query in queries:
+            rows += self._connection.execute(query).fetchall()
+            answered()
+        return rows
 
 
 def chosen(engine: Engine, event_count: int, options: SparkOptions) -> Engine:

@@ -4,10 +4,12 @@ the cost is planning, not execution.
 Source: `kraftsim.invariants.invariant.Invariant` specifies the columns of an invariant's SQL.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from kraftsim.analysis.engines import Queries
+from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.views import Runs
 from kraftsim.analysis.witnesses import Witness
 from kraftsim.invariants.invariant import Invariant
@@ -49,12 +51,17 @@ COUNTS_BATCH: Final = 8
 """The number of invariants whose examined events are counted in one query."""
 
 
-def find_rows(queries: Queries, runs: Runs, invariants: Sequence[Invariant]) -> list[Row]:
+def find_rows(
+    queries: Queries,
+    runs: Runs,
+    invariants: Sequence[Invariant],
+    report: Report = no_report,
+) -> list[Row]:
     """Return the rows about some runs; `verdicts_of` makes verdicts of those of one.
 
     What was examined is counted first, and violations are only looked for where something was: an
     event that shows a violation was examined. An invariant is not asked at all unless an event of a
-    kind that it watches occurs.
+    kind that it watches occurs. `report` gets the stages `count` and `judge`, in queries.
     """
     asked = [
         invariant
@@ -62,19 +69,33 @@ def find_rows(queries: Queries, runs: Runs, invariants: Sequence[Invariant]) -> 
         if any(kind.__name__ in runs.kinds for kind in invariant.watches)
     ]
     kinds = sorted({kind.__name__ for invariant in asked for kind in invariant.watches})
-    counted = _rows(queries, [_counts(each) for each in asked], kinds, COUNTS_BATCH)
+    counts = [_counts(each) for each in asked]
+    counted = _rows(queries, counts, kinds, COUNTS_BATCH, partial(report, "count"))
     has_examined = {row.invariant for row in counted if row.what == EXAMINED and row.number}
     violable = [
         _violations(each) for each in asked if each.name in has_examined or not each.needs_examined
     ]
-    return counted + _rows(queries, violable, kinds, BATCH)
+    return counted + _rows(queries, violable, kinds, BATCH, partial(report, "judge"))
 
 
-def _rows(queries: Queries, parts: Sequence[str], kinds: Sequence[str], batch: int) -> list[Row]:
+def _rows(
+    queries: Queries,
+    parts: Sequence[str],
+    kinds: Sequence[str],
+    batch: int,
+    report: Callable[[int, int], None],
+) -> list[Row]:
     joined = [
         "\nUNION ALL\n".join(parts[first : first + batch]) for first in range(0, len(parts), batch)
     ]
-    return [Row(*row) for row in queries.ask(joined, kinds)]
+    done = 0
+
+    def answered() -> None:
+        nonlocal done
+        done += 1
+        report(done, len(joined))
+
+    return [Row(*row) for row in queries.ask(joined, kinds, answered)]
 
 
 def by_run(rows: Iterable[Row]) -> Mapping[str, list[Row]]:

@@ -102,7 +102,12 @@ def stages(*, shown: bool = True) -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-UNITS: Mapping[str, str] = {"parse": "bytes", "sort": "events", "query": "queries"}
+UNITS: Mapping[str, str] = {
+    "parse": "bytes",
+    "sort": "events",
+    "count": "queries",
+    "judge": "queries",
+}
 
 
 def _amount(stage: str, done: int, total: int) -> str:
