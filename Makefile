@@ -42,14 +42,14 @@ demo: setup ## Kill brokers and the controller under real producers; check that 
 
 test: setup ## Lint, types, import contracts, and all tests that need no real client or Apache Kafka
 ifeq ($(ARGS),)
-	@echo "$(words $(LANES)) lanes, four at a time; each prints when it ends: $(LANES)"
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(LANES)
+	@echo "$(words $(LANES)) lanes, three at a time; each prints when it ends: $(LANES)"
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(LANES)
 else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
 # Each directory of tests/ is in one lane, the longest of them first. Two lanes need a processor each all the time; test-requirements and test-sockets
-# mostly wait, so four lanes run in parallel on two processors.
+# mostly wait, so three lanes run in parallel on two processors.
 # `types` comes first: test-others checks types again, which takes 15 seconds longer without mypy's cache. A lane of tests ends last.
 LANES := types test-simulated test-rules test-requirements lint doors test-sockets test-analysis test-others test-house
 SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose
