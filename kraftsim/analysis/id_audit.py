@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from kraftsim.analysis.id_trail import TrailExtent, TrailRow, metadata_directories, read_trail
 from kraftsim.analysis.ingest import EVENTS_DIRECTORY, ingested
-from kraftsim.analysis.session import spark_session
+from kraftsim.analysis.session import SparkOptions, spark_session
 from kraftsim.analysis.views import make_views, one_run
 
 if TYPE_CHECKING:
@@ -218,6 +218,7 @@ def audit(
     *,
     node: str | None = None,
     asked: Sequence[int] = (),
+    options: SparkOptions | None = None,
     spark: "SparkSession | None" = None,
 ) -> IdAudit:
     """Read the trail of a node (default: the one with the longest log), and compare it with the
@@ -236,7 +237,7 @@ def audit(
     extent, rows = max(read, key=lambda each: (each[0].next_offset, each[0].node))
     if spark is not None:
         return _asked(spark, place, extent, rows, asked)
-    with spark_session() as session:
+    with spark_session(options) as session:
         return _asked(session, place, extent, rows, asked)
 
 

@@ -208,12 +208,10 @@ def trail(
     gaps between blocks, and contradictions to the events of the run. Needs Spark.
     """
     from kraftsim.analysis.id_audit import audit
-    from kraftsim.analysis.session import spark_session
 
     options = options_of(master, remote, conf)
     try:
-        with spark_session(options) as spark:
-            found = audit(place, node=node, asked=asked, spark=spark)
+        found = audit(place, node=node, asked=asked, options=options)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(found)
