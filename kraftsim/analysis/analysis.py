@@ -13,7 +13,7 @@ import msgspec
 from kraftsim.analysis.dataset import IngestResult
 from kraftsim.analysis.details import RunDetails
 from kraftsim.analysis.details_text import incident_lines, reproduction_lines
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
 from kraftsim.analysis.witnesses import Witness

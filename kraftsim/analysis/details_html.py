@@ -13,10 +13,10 @@ from kraftsim.analysis.details import RunDetails
 from kraftsim.analysis.details_text import where
 from kraftsim.analysis.incident import EventsBetween, Incident
 from kraftsim.analysis.pace import Latencies, RunPace
-from kraftsim.analysis.printing import printable
 from kraftsim.analysis.replica_states import ReplicaState
 from kraftsim.analysis.reproduction import Reproduction
 from kraftsim.analysis.run_summary import duration
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.witnesses import Witness
 
 WIDTH: Final = 900

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kraftsim.analysis.incident import EventsBetween, Incident
-from kraftsim.analysis.printing import printable
 from kraftsim.analysis.replica_states import ReplicaState
 from kraftsim.analysis.reproduction import Reproduction
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.witnesses import Witness
 
 AROUND_PRINTED_MAX: Final = 8

@@ -32,8 +32,8 @@ from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
-from kraftsim.analysis.printing import printable
 from kraftsim.analysis.reproduction import find_reproduction
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.session import SparkOptions
 from kraftsim.analysis.store import count_kinds, read_events
 from kraftsim.analysis.transaction_tables import chapter_html

@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kraftsim.analysis.printing import printable
-from kraftsim.analysis.sentences import sentence_of
+from kraftsim.analysis.sentences import printable, sentence_of
 
 REPLAY_FILE: Final = "replay.json"
 DESCRIPTION_FILE: Final = "description.md"

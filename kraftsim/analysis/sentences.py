@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from kraftsim.analysis.printing import printable
 from protocol.errors import ErrorCode
 
 Value: TypeAlias = int | str | bool
@@ -224,6 +223,16 @@ _TEMPLATES: Final = {
     "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "
     "{differences#difference}: {what}",
 }
+
+
+def printable(value: int | str | bool) -> str:
+    """Return a value as text that cannot move the cursor or end the line."""
+    text = str(value)
+    return (
+        text
+        if text.isprintable()
+        else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    )
 
 
 def has_sentence(kind: str) -> bool:

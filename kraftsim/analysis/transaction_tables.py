@@ -7,7 +7,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.transaction_chapter import ChapterRow, TransactionChapter
 from kraftsim.analysis.transaction_queries import (
     ENDS,

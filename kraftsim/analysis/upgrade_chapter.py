@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.store import read_events
 from kraftsim.clients.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
 from protocol.errors import ErrorCode

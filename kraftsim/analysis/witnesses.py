@@ -17,8 +17,7 @@ from kraftsim.analysis.columns import (
     POSITION,
     event_schema,
 )
-from kraftsim.analysis.printing import printable
-from kraftsim.analysis.sentences import Value, sentence_of
+from kraftsim.analysis.sentences import Value, printable, sentence_of
 from kraftsim.analysis.store import read_events
 
 _NOT_SHOWN: Final = {*ENVELOPE_COLUMNS, *DERIVED_COLUMNS}

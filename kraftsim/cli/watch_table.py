@@ -13,7 +13,7 @@ from rich.table import Table
 from kraftsim.analysis.live.display import Lines
 from kraftsim.analysis.live.figures import Status
 from kraftsim.analysis.live.live_run import Found
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 
 NODES_SHOWN_MAX: Final = 20
 

@@ -82,7 +82,7 @@ def ingested(history: History, run: Path) -> Path:
     history.write(run)
     (run / "events").mkdir(exist_ok=True)
     if not history.events:
-        (run / "events" / "nobody.1.jsonl").touch()
+        (run / "events" / "empty.1.jsonl").touch()
     return Path(ingest_run(run).parquet)
 
 
@@ -92,7 +92,7 @@ def directories(histories: Sequence[History], place: Path) -> dict[str, Path]:
     for history, run in zip(histories, found.values(), strict=True):
         history.write(run)
         if not history.events:
-            (run / "events" / "nobody.1.jsonl").touch()
+            (run / "events" / "empty.1.jsonl").touch()
     return found
 
 

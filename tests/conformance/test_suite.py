@@ -256,7 +256,7 @@ def test_a_node_that_does_everything_wrong_meets_few_requirements(
 def test_a_topic_is_requested_again_while_the_node_knows_of_no_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker in ZooKeeper mode listens before its controller has told it of itself."""
+    """A broker in ZooKeeper mode listens before its controller has sent it a list of brokers."""
     codes = [ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR]
     name = b"slow"
 

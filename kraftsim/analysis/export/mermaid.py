@@ -19,8 +19,7 @@ from kraftsim.analysis.analysis import WORST_FIRST
 from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.export.scope import Integers, LoggedEvent, Scope, api_name, texts
 from kraftsim.analysis.looks import family_of
-from kraftsim.analysis.printing import printable
-from kraftsim.analysis.sentences import Value
+from kraftsim.analysis.sentences import Value, printable
 from kraftsim.analysis.witnesses import Witness
 
 ROWS_MAX: Final = 60

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kraftsim.analysis.columns import CAUSE_POSITION
 from kraftsim.analysis.export.scope import LoggedEvent, Scope
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 
 EXPRESSION: Final = r"(?<host>\S+) (?<clock>\{.*\})\n(?<seconds>\S+) (?<event>.*)"
 COMFORTABLE_EVENTS: Final = 5_000

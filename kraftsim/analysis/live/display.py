@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kraftsim.analysis.live.figures import Status
 from kraftsim.analysis.live.live_run import Found
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 
 
 class Display(Protocol):

@@ -21,7 +21,7 @@ from kraftsim.analysis.live.live_run import NANOSECONDS, LiveRun
 from kraftsim.analysis.live.ordering import SLACK_NS
 from kraftsim.analysis.live.source import SOURCE_NAME, EventLogSource
 from kraftsim.analysis.live.witness_lines import SeenEvent
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.session import THREADS
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
 from kraftsim.invariants.verdict import Outcome, Verdict, worst

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from kraftsim.analysis.live.source import decode_envelope
-from kraftsim.analysis.printing import printable
+from kraftsim.analysis.sentences import printable
 from kraftsim.events.event import ENVELOPE_FIELDS
 
 STEP: Final = 1_024
