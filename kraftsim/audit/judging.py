@@ -1,0 +1,195 @@
+"""Asks the rules of an audit to tables in Parquet files, with DuckDB or with Spark.
+
+The tables lie in `ROOT/TABLE/*.parquet`, as `kraftsim.audit.scan` stages them; a table without
+files is empty.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kraftsim.analysis.engines import Cells
+from kraftsim.audit.rule import (
+    FINDINGS_KEPT_MAX,
+    AuditRule,
+    Finding,
+    HangingTransaction,
+    Outcome,
+    RuleResult,
+    Witness,
+)
+from kraftsim.audit.tables import TABLES, Table
+from kraftsim.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import SparkSession
+
+RULES: Final = Catalogue("kraftsim.audit.checks", "RULE", AuditRule)
+_COLUMNS: Final = (
+    "subject, message, since_ms, log_dir, file, position, at_offset, "
+    "log_dir2, file2, position2, at_offset2"
+)
+_SQL_TYPES: Final = {
+    "int": "INT",
+    "long": "BIGINT",
+    "text": "VARCHAR",
+    "bool": "BOOLEAN",
+    "bytes": "BLOB",
+}
+_SPARK_TYPES: Final = {**_SQL_TYPES, "text": "STRING", "bytes": "BINARY"}
+Asked = Callable[[str], Sequence[Cells]]
+"""Returns the rows of a query."""
+
+
+class Answered(Protocol):
+    """Is called after each rule: how many of how many are answered."""
+
+    def __call__(self, done: int, total: int, /) -> None: ...
+
+
+def no_progress(done: int, total: int, /) -> None:
+    """Report nothing."""
+
+
+@contextmanager
+def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
+    """Yield a connection of DuckDB with a view of each table."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        for table in TABLES.values():
+            files = _files(root, table)
+            listed = ", ".join(_quoted(file) for file in files)
+            query = (
+                f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false)"
+                if files
+                else _empty(table, _SQL_TYPES)
+            )
+            connection.execute(f"CREATE VIEW {table.name} AS {query}")
+        yield connection
+
+
+def spark_views(spark: "SparkSession", root: Path) -> None:
+    """Create a temporary view of each table in Spark."""
+    for table in TABLES.values():
+        files = _files(root, table)
+        frame = spark.read.parquet(*files) if files else spark.sql(_empty(table, _SPARK_TYPES))
+        frame.createOrReplaceTempView(table.name)
+
+
+def judge_with_duckdb(
+    root: Path, rules: Iterable[AuditRule], answered: Answered = no_progress
+) -> list[RuleResult]:
+    """Return what the rules find in staged tables."""
+    with duckdb_tables(root) as connection:
+        return judge(lambda query: connection.execute(query).fetchall(), rules, answered)
+
+
+def judge_with_spark(
+    spark: "SparkSession", root: Path, rules: Iterable[AuditRule], answered: Answered = no_progress
+) -> list[RuleResult]:
+    """Return what the rules find in staged tables."""
+    spark_views(spark, root)
+    return judge(lambda query: [tuple(row) for row in spark.sql(query).collect()], rules, answered)
+
+
+def judge(
+    ask: Asked, rules: Iterable[AuditRule], answered: Answered = no_progress
+) -> list[RuleResult]:
+    """Return the result of each rule, in their order."""
+    chosen = tuple(rules)
+    results = []
+    for number, rule in enumerate(chosen, 1):
+        results.append(_result(ask, rule))
+        answered(number, len(chosen))
+    return results
+
+
+def _result(ask: Asked, rule: AuditRule) -> RuleResult:
+    examined = int(ask(rule.examined)[0][0] or 0)
+    defect_count, defects = _findings(ask, rule, rule.defects, is_defect=True)
+    undecided_count, undecided = (
+        _findings(ask, rule, rule.undecided, is_defect=False) if rule.undecided else (0, [])
+    )
+    if defect_count:
+        outcome = Outcome.DEFECT
+    elif undecided_count:
+        outcome = Outcome.UNKNOWN
+    else:
+        outcome = Outcome.SOUND if examined else Outcome.NOT_APPLICABLE
+    return RuleResult(
+        rule=rule.name,
+        outcome=outcome,
+        examined=examined,
+        defect_count=defect_count,
+        undecided_count=undecided_count,
+        findings=(*defects, *undecided),
+    )
+
+
+def _findings(
+    ask: Asked, rule: AuditRule, query: str, *, is_defect: bool
+) -> tuple[int, list[Finding]]:
+    transaction = rule.transaction_columns if is_defect else ""
+    wanted = f"{_COLUMNS}, {transaction}" if transaction else _COLUMNS
+    rows = ask(
+        f"SELECT {wanted}, total FROM (SELECT *, count(*) OVER () AS total, row_number() OVER "
+        "(ORDER BY subject, log_dir, file, position, at_offset, message) AS place "
+        f"FROM ({query}) AS found) AS numbered WHERE place <= {FINDINGS_KEPT_MAX} ORDER BY place"
+    )
+    found = [
+        _finding(rule, row, has_transaction=bool(transaction), is_defect=is_defect) for row in rows
+    ]
+    return (int(rows[0][-1]) if rows else 0), found
+
+
+def _finding(rule: AuditRule, row: Cells, *, has_transaction: bool, is_defect: bool) -> Finding:
+    subject, message, since_ms, *places = row[:11]
+    witnesses = [_witness(tuple(places[:4])), _witness(tuple(places[4:]))]
+    return Finding(
+        rule=rule.name,
+        subject=subject,
+        message=message,
+        since_ms=since_ms,
+        witnesses=tuple(each for each in witnesses if each is not None),
+        is_defect=is_defect,
+        transaction=HangingTransaction(
+            topic=row[11],
+            partition=row[12],
+            producer_id=row[13],
+            producer_epoch=row[14],
+            coordinator_epoch=row[15],
+            start_offset=row[16],
+        )
+        if has_transaction
+        else None,
+    )
+
+
+def _witness(place: Cells) -> Witness | None:
+    log_dir, file, position, offset = place
+    if log_dir is None:
+        return None
+    return Witness(
+        log_dir,
+        file or "",
+        -1 if position is None else position,
+        -1 if offset is None else offset,
+    )
+
+
+def _files(root: Path, table: Table) -> list[str]:
+    return sorted(str(file) for file in (root / table.name).glob("*.parquet"))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _empty(table: Table, types: dict[str, str]) -> str:
+    names = ", ".join(
+        f"CAST(NULL AS {types[column.type]}) AS {column.name}" for column in table.columns
+    )
+    return f"SELECT {names} WHERE 1 = 0"
