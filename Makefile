@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka interop-others exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka interop-others exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs dist lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -192,8 +192,14 @@ docs: setup ## Build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "built: build/site/index.html"
 
+dist: setup ## Build the wheel and the source distribution into dist/, and try the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -c 'from setuptools import build_meta as backend; backend.build_sdist("dist"); backend.build_wheel("dist")'
+	$(PYTEST) tests/compose/test_clean_environment.py
+	@ls -l dist
+
 lock: ## Update the requirements*.lock files to the newest versions that pyproject.toml allows
 	PYTHON=$(PYTHON) bash .ci/lock
 
 clean: ## Remove build output and .venv, but not runs/
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -152,6 +152,14 @@ class Catalogue(Generic[Entry]):
         )
 
 
+def sibling(package: str) -> str:
+    """Return the full name of a package that lies beside `kraftsim` in the source tree; a wheel
+    installs it inside.
+    """
+    inside = os.path.join(os.path.dirname(__file__), package)
+    return f"kraftsim.{package}" if os.path.isdir(inside) else package
+
+
 @cache
 def _modules_in(package: str) -> Mapping[str, str]:
     """Return the full names of the modules of a package by their own names, sorted.

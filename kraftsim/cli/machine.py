@@ -135,8 +135,7 @@ def _uvloop() -> MachineFinding:
         name="uvloop",
         found=found,
         what="installed" if found else "not installed",
-        good_for="nodes",
-        required=True,
+        good_for="faster nodes",
     )
 
 

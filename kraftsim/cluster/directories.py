@@ -10,7 +10,7 @@ OUT/logs/NODE.log           the log of the process for humans
 OUT/config/NODE.properties  what the process was started with
 """
 
-import fcntl
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,10 +91,25 @@ def locked(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK_FILE).open("ab") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as taken:
+            _lock(file.fileno())
+        except (BlockingIOError, PermissionError) as taken:
             raise DirectoryInUse(f"{directory} is in use by another process") from taken
         yield
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file until it is closed.
+
+    Raises BlockingIOError if another process has it, on Windows PermissionError.
+    """
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_locked(directory: Path) -> bool:

@@ -31,7 +31,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim import former_names
-from kraftsim.catalogue import Catalogue
+from kraftsim.catalogue import Catalogue, sibling
 from kraftsim.clients.rules_producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.exact_client import ExactClient
@@ -359,7 +359,7 @@ class Scenario:
 
 
 SCENARIOS: Catalogue[Scenario] = Catalogue(
-    "scenarios", "SCENARIO", Scenario, former=former_names.SCENARIOS
+    sibling("scenarios"), "SCENARIO", Scenario, former=former_names.SCENARIOS
 )
 
 

@@ -59,7 +59,7 @@ def _module_names() -> dict[int, str]:
 
 def _class_of(api_key: int, suffix: str) -> type:
     module_name = _module_names()[api_key]
-    module = importlib.import_module(f"protocol.messages.{module_name}")
+    module = importlib.import_module(f"{__package__}.{module_name}")
     name = name_in_kafka(module_name) + suffix
     found = getattr(module, name)
     assert isinstance(found, type) and declaration_of(found).api_key == api_key, (

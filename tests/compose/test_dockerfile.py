@@ -42,7 +42,10 @@ def test_the_build_context_has_only_packages_and_build_files() -> None:
         "kraftsim",
         "protocol",
         "scenarios",
+        "tools",
     }
+    built_by = {file for file in context_files() if file.parts[0] == "tools"}
+    assert built_by == {Path("tools/__init__.py"), Path("tools/wheel.py")}
     assert Path("kraftsim/analysis/page/page.html") in context_files()
 
 

@@ -1,13 +1,21 @@
-"""Runs one node as this process: a uvloop event loop that stops cleanly on SIGTERM and SIGINT."""
+"""Runs one node as this process: an event loop of uvloop, or asyncio's own where uvloop is not
+installed, that stops cleanly on SIGTERM and SIGINT.
+"""
 
 import asyncio
 import ctypes
 import gc
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine
 
-import uvloop
+try:
+    import uvloop
+except ModuleNotFoundError:  # there is none for Windows, nor at once for every new Python
+    new_event_loop = asyncio.new_event_loop
+else:
+    new_event_loop = uvloop.new_event_loop
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt."""
@@ -29,7 +37,7 @@ def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | Non
     second signal cancels main; then InterruptedError is raised.
     """
     manage_freed_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_supervised(main))
 
 
@@ -46,7 +54,8 @@ async def _supervised(
             task.cancel(SECOND_SIGNAL)
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         loop.add_signal_handler(number, on_signal)
     returning = asyncio.create_task(return_memory_at_rest())
     try:
@@ -57,7 +66,7 @@ async def _supervised(
         raise InterruptedError(SECOND_SIGNAL) from None
     finally:
         returning.cancel()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 
@@ -70,11 +79,16 @@ def manage_freed_memory() -> None:
     and once for the thread that validates records; the two seldom allocate at the same time, as
     only one holds the GIL.
     """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
+    libc = _libc()
+    if libc is not None and hasattr(libc, "mallopt"):
         libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
         libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES_MAX)
         libc.mallopt(M_ARENA_MAX, 1)
+
+
+def _libc() -> ctypes.CDLL | None:
+    """Return the C library of this process; None on Windows, which has none under an empty name."""
+    return None if sys.platform == "win32" else ctypes.CDLL(None)
 
 
 async def return_memory_at_rest() -> None:
@@ -85,8 +99,8 @@ async def return_memory_at_rest() -> None:
     collection of cycles comes first, as a full one is rare in a process that keeps many objects.
     Both together stop the event loop for some 0.1 s, when no client waits for it.
     """
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "malloc_trim"):
+    libc = _libc()
+    if libc is None or not hasattr(libc, "malloc_trim"):
         return
     has_worked = True
     while True:

@@ -30,12 +30,14 @@ SOURCE_READERS = (
         "pkgutil",
         "protocol.codec.store",
         "protocol.declarations",
+        "kraftsim.protocol.codec.store",
+        "kraftsim.protocol.declarations",
         "tokenize",
         "traceback",
     ),
 )
 """Module files and generated code are read by imports (with any loader), and for source lines in
-tracebacks.
+tracebacks. A wheel has `protocol` inside `kraftsim`.
 """
 NO_FILE = -1
 """Anonymous mappings are allowed: they could only be shared with other processes, and there are
