@@ -52,11 +52,11 @@ endif
 # mostly wait, so three lanes run in parallel on two processors.
 # `types` comes first: test-others checks types again, which takes 15 seconds longer without mypy's cache. A lane of tests ends last.
 LANES := types test-simulated test-rules test-requirements lint doors test-sockets test-analysis test-others test-house
-SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose
+SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose tests/testing
 REQUIREMENTS := tests/conformance
 SIMULATED := tests/simulate
 RULES := tests/core tests/inspect tests/node tests/releases tests/tiered_storage tests/wire tests/world
-ANALYSIS := tests/analysis tests/claims
+ANALYSIS := tests/analysis tests/audit tests/claims
 HOUSE := tests/house
 
 test-sockets: setup # clusters over sockets, with timeouts and disk I/O

@@ -3,8 +3,8 @@ request.
 """
 
 import gc
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from kraftsim.cluster.embedded import EmbeddedCluster
     from tests.apache_kafka.harness import ApacheKafka
     from tools.claims.recording import Figures
 
+ClusterFactory = Callable[..., "EmbeddedCluster"]
 COLLECTED_AT_OBJECTS = 100_000
 
 
@@ -75,6 +77,35 @@ def figures(request: pytest.FixtureRequest) -> "Figures":
     recorder = request.config.pluginmanager.get_plugin("figures-of-claims")
     assert isinstance(recorder, Recorder)
     return partial(recorder.record, request.node.nodeid)
+
+
+@pytest.fixture
+def embedded_cluster_factory() -> Iterator[ClusterFactory]:
+    """A function that starts an embedded cluster, without the public plug-in around it; its
+    keywords are the fields of ClusterSpec. All are stopped after the test.
+    """
+    from kraftsim.cluster.embedded import EmbeddedCluster
+    from kraftsim.testing.cluster import specification
+
+    with ExitStack() as running:
+
+        def start(**options: object) -> "EmbeddedCluster":
+            cluster = running.enter_context(EmbeddedCluster(specification(options)))
+            cluster.fetch_producer_ids()
+            return cluster
+
+        yield start
+
+
+@pytest.fixture
+def embedded_cluster(
+    request: pytest.FixtureRequest, embedded_cluster_factory: ClusterFactory
+) -> "EmbeddedCluster":
+    """An embedded cluster of one broker and one controller, or of what the `kraftsim` marker
+    says.
+    """
+    marker = request.node.get_closest_marker("kraftsim")
+    return embedded_cluster_factory(**(marker.kwargs if marker is not None else {}))
 
 
 @pytest.hookimpl(tryfirst=True)

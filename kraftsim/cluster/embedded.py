@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-import uvloop
-
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import Node, build_node, parse_node, real_world_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
@@ -31,6 +29,7 @@ from kraftsim.cluster.readiness import (
 )
 from kraftsim.cluster.spec import ClusterSpec, Role, override
 from kraftsim.server.tasks import report_unhandled_errors
+from kraftsim.world.real.runner import new_event_loop
 from kraftsim.world.real.world import RealClock, RealWorld
 
 T = TypeVar("T")
@@ -85,7 +84,7 @@ class EmbeddedCluster:
         )
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
-        self._loop = uvloop.new_event_loop()
+        self._loop = new_event_loop()
         report_unhandled_errors(self._loop, self._mistakes.append)
         self._thread = threading.Thread(
             target=self._run_loop, name="kraftsim-embedded", daemon=True

@@ -10,8 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import ReplicaInSync
 from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.security.login import LinkSecurity
 from protocol.errors import ErrorCode
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
 from protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -30,7 +36,12 @@ class TopicFailed(RuntimeError):
 
 
 async def create_topic(
-    brokers: Sequence[tuple[str, int]], topic: str, partitions: int, replicas: int = 1
+    brokers: Sequence[tuple[str, int]],
+    topic: str,
+    partitions: int,
+    replicas: int = 1,
+    *,
+    security: LinkSecurity | None = None,
 ) -> None:
     """Create a topic; return when every broker reports a leader for each partition and all replicas
     in sync. An existing topic is used as it is.
@@ -38,23 +49,41 @@ async def create_topic(
     Retries without a limit; raises TopicFailed for an error that is not retriable.
     """
     turn = 0
-    while not await _try_to_create(*brokers[turn % len(brokers)], topic, partitions, replicas):
+    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+    while not await _try_to_create(*brokers[turn % len(brokers)], wanted, security):
         turn += 1
         await asyncio.sleep(RETRY_SECONDS)
-    await wait_for_replicas(brokers, topic, partitions)
+    await wait_for_replicas(brokers, topic, partitions, security=security)
 
 
 async def wait_for_replicas(
-    brokers: Sequence[tuple[str, int]], topic: str, partitions: int
+    brokers: Sequence[tuple[str, int]],
+    topic: str,
+    partitions: int,
+    *,
+    security: LinkSecurity | None = None,
 ) -> dict[int, tuple[int, ...]]:
     """Return the in-sync replicas by partition, when every broker reports a leader for each
     partition and all its replicas in sync.
     """
     known: dict[int, tuple[int, ...]] = {}
     for host, port in brokers:
-        while len(known := await _all_in_sync(host, port, topic)) < partitions:
+        while len(known := await _all_in_sync(host, port, topic, security)) < partitions:
             await asyncio.sleep(RETRY_SECONDS)
     return known
+
+
+async def wait_until_in_sync(host: str, port: int, *, security: LinkSecurity | None = None) -> None:
+    """Return when a broker reports a leader for each partition of each topic, and all its replicas
+    in sync: before that the next node of a rolling restart must not be stopped.
+    """
+    while True:
+        answer = await _ask(host, port, MetadataRequest(topics=None), security)
+        if isinstance(answer, MetadataResponse) and all(
+            _is_in_sync(partition) for topic in answer.topics for partition in topic.partitions
+        ):
+            return
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def emit_in_sync(
@@ -82,9 +111,11 @@ async def elect_preferred_leaders(host: str, port: int) -> bool:
     )
 
 
-async def _try_to_create(host: str, port: int, topic: str, partitions: int, replicas: int) -> bool:
-    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
-    answer = await _ask(host, port, CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
+async def _try_to_create(
+    host: str, port: int, wanted: CreatableTopic, security: LinkSecurity | None
+) -> bool:
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+    answer = await _ask(host, port, request, security)
     if answer is None:
         return False
     assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
@@ -98,35 +129,44 @@ async def _try_to_create(host: str, port: int, topic: str, partitions: int, repl
         return False  # brokers may still be registering
     raise TopicFailed(
         (
-            f"topic {topic} was refused: {ErrorCode(result.error_code).name} "
+            f"topic {wanted.name} was refused: {ErrorCode(result.error_code).name} "
             f"{result.error_message or ''}"
         ).rstrip()
     )
 
 
-async def _all_in_sync(host: str, port: int, topic: str) -> dict[int, tuple[int, ...]]:
+async def _all_in_sync(
+    host: str, port: int, topic: str, security: LinkSecurity | None
+) -> dict[int, tuple[int, ...]]:
     """Return the partitions of a topic that have a leader and all their replicas in sync, as a
     broker reports it.
     """
-    answer = await _ask(
-        host,
-        port,
-        MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False),
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
+    answer = await _ask(host, port, request, security)
     if answer is None:
         return {}
     assert isinstance(answer, MetadataResponse), "Metadata was asked"
     return {
         partition.partition_index: tuple(sorted(partition.isr_nodes))
         for partition in answer.topics[0].partitions
-        if partition.leader_id >= 0
-        and sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
+        if _is_in_sync(partition)
     }
 
 
-async def _ask(host: str, port: int, request: Message) -> Message | None:
+def _is_in_sync(partition: MetadataResponsePartition) -> bool:
+    """Return whether a partition has a leader, and all its replicas in sync."""
+    return partition.leader_id >= 0 and sorted(partition.isr_nodes) == sorted(
+        partition.replica_nodes
+    )
+
+
+async def _ask(
+    host: str, port: int, request: Message, security: LinkSecurity | None = None
+) -> Message | None:
     """Send a request to a broker over a new connection; None if there is no answer."""
-    connection = PeerConnection(host, port, client_id=ADMIN_CLIENT_ID)
+    connection = PeerConnection(host, port, client_id=ADMIN_CLIENT_ID, security=security)
     try:
         await connection.connect(timeout_ms=TIMEOUT_MS)
         return await connection.request(request, timeout_ms=TIMEOUT_MS)

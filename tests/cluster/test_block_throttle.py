@@ -78,18 +78,18 @@ def limit(broker: Peer, percent: float | None) -> None:
 
 @pytest.mark.kraftsim(brokers=1)
 def test_a_client_above_request_percentage_is_served_then_throttled(
-    kraftsim_cluster: EmbeddedCluster, figures: Figures
+    embedded_cluster: EmbeddedCluster, figures: Figures
 ) -> None:
     """730-12: blocks are never refused because of the quota, as in Apache Kafka; error responses do
     not count.
     """
-    node = kraftsim_cluster.spec.node(kraftsim_cluster.spec.controller_names[0])
+    node = embedded_cluster.spec.node(embedded_cluster.spec.controller_names[0])
     with (
-        broker_client(kraftsim_cluster.bootstrap) as broker,
+        broker_client(embedded_cluster.bootstrap) as broker,
         Peer.at(f"{node.host}:{node.port}") as controller,
     ):
         broker.fresh_producer_id()
-        epoch = logged_events(kraftsim_cluster.directory, "BrokerRegistered", node.name)[0][
+        epoch = logged_events(embedded_cluster.directory, "BrokerRegistered", node.name)[0][
             "broker_epoch"
         ]
         unlimited = looped(controller, epoch)

@@ -15,7 +15,6 @@ from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
-from kraftsim.cluster.fixture import ClusterFactory
 from kraftsim.cluster.launch import real_world_of
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.readiness import ClusterFailed, NotReady
@@ -26,6 +25,7 @@ from kraftsim.world.real.world import RealWorld, real_world
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.running import QUICK_SESSIONS, logged_events
+from tests.conftest import ClusterFactory
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def brokers_of(cluster: EmbeddedCluster) -> list[tuple[str, int]]:
 
 
 def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """The nodes have their own thread and event loop: a blocking client cannot deadlock them."""
-    with broker_client(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(embedded_cluster.bootstrap) as broker:
         broker.create_topic("t")
         assert broker.produce("t", batch_of([b"one", b"two"])).base_offset == 0
         assert broker.values("t") == [b"one", b"two"]
@@ -59,18 +59,18 @@ def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(
 
 @pytest.mark.kraftsim(brokers=3)
 async def test_an_async_test_uses_our_own_clients(
-    kraftsim_cluster: EmbeddedCluster, client_world: RealWorld
+    embedded_cluster: EmbeddedCluster, client_world: RealWorld
 ) -> None:
-    await create_topic(brokers_of(kraftsim_cluster), "t", 5)
+    await create_topic(brokers_of(embedded_cluster), "t", 5)
     producer = ProducerClient(
-        client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="writer"
+        client_world, bootstrap=brokers_of(embedded_cluster), client_id="writer"
     )
     await producer.start()
     for number in range(100):
         await producer.send("t", number % 5, f"key-{number}", b"value")
     assert await producer.flush(20) == 0
     await producer.close()
-    reader = ReaderClient(client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="reader")
+    reader = ReaderClient(client_world, bootstrap=brokers_of(embedded_cluster), client_id="reader")
     read = await reader.read_all("t", range(5))
     await reader.close()
     assert sorted(record.key for record in read) == sorted(f"key-{number}" for number in range(100))
@@ -78,13 +78,13 @@ async def test_an_async_test_uses_our_own_clients(
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK_SESSIONS)
 async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """A third-party client on the test's loop, and a broker that is killed and restarted under
     it.
     """
     producer = AIOKafkaProducer(
-        bootstrap_servers=kraftsim_cluster.bootstrap, enable_idempotence=True, retry_backoff_ms=20
+        bootstrap_servers=embedded_cluster.bootstrap, enable_idempotence=True, retry_backoff_ms=20
     )
     await producer.start()
     try:
@@ -92,17 +92,17 @@ async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(
             await producer.send("t", str(number).encode(), partition=0) for number in range(50)
         ]
         await asyncio.gather(*first)
-        await kraftsim_cluster.kill_node("broker-1")
+        await embedded_cluster.kill_node("broker-1")
         second = [
             await producer.send("t", str(number).encode(), partition=0) for number in range(50, 100)
         ]
-        await kraftsim_cluster.restart_node("broker-1")
-        await kraftsim_cluster.answering()
+        await embedded_cluster.restart_node("broker-1")
+        await embedded_cluster.answering()
         await asyncio.gather(*second)
     finally:
         await producer.stop()
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=kraftsim_cluster.bootstrap, auto_offset_reset="earliest", group_id=None
+        bootstrap_servers=embedded_cluster.bootstrap, auto_offset_reset="earliest", group_id=None
     )
     consumer.assign([TopicPartition("t", 0)])
     await consumer.start()
@@ -117,21 +117,21 @@ async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_killed_broker_restarts_with_its_records_and_producer_state(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """Producer state survives a kill: it is rebuilt from the log (KIP-98)."""
-    with broker_client(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(embedded_cluster.bootstrap) as broker:
         broker.create_topic("t")
         producer_id = broker.fresh_producer_id()
         five = batch_of(
             [b"%d" % number for number in range(5)], producer_id=producer_id, base_sequence=0
         )
         assert broker.produce("t", five).base_offset == 0
-    kraftsim_cluster.kill("broker-1")
-    assert kraftsim_cluster.is_down("broker-1")
-    kraftsim_cluster.restart("broker-1")
-    kraftsim_cluster.wait_until_ready()
-    with broker_client(kraftsim_cluster.bootstrap) as broker:
+    embedded_cluster.kill("broker-1")
+    assert embedded_cluster.is_down("broker-1")
+    embedded_cluster.restart("broker-1")
+    embedded_cluster.wait_until_ready()
+    with broker_client(embedded_cluster.bootstrap) as broker:
         answers = [
             broker.produce("t", five),
             broker.produce("t", batch_of([b"too late"], producer_id=producer_id, base_sequence=6)),
@@ -145,45 +145,45 @@ def test_a_killed_broker_restarts_with_its_records_and_producer_state(
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_killed_controller_allocates_no_producer_id_twice(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """Blocks are in the metadata log before a broker receives them; the next controller continues
     after the last one (KIP-730).
     """
-    with broker_client(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(embedded_cluster.bootstrap) as broker:
         first = broker.fresh_producer_id()
-        kraftsim_cluster.kill("controller-101")
+        embedded_cluster.kill("controller-101")
         assert broker.fresh_producer_id() == first + 1, "the broker still has its block"
-    kraftsim_cluster.restart("controller-101")
-    kraftsim_cluster.kill("broker-1")
-    kraftsim_cluster.restart("broker-1")
-    kraftsim_cluster.wait_until_ready()
-    with broker_client(kraftsim_cluster.bootstrap) as broker:
+    embedded_cluster.restart("controller-101")
+    embedded_cluster.kill("broker-1")
+    embedded_cluster.restart("broker-1")
+    embedded_cluster.wait_until_ready()
+    with broker_client(embedded_cluster.bootstrap) as broker:
         assert broker.fresh_producer_id() // 1000 > first // 1000, "the id is of a later block"
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_broker_killed_during_startup_starts_the_next_time(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     async def killed_at_once() -> None:
-        coming_up = asyncio.ensure_future(kraftsim_cluster.restart_node("broker-1"))
-        while kraftsim_cluster.is_down("broker-1"):
+        coming_up = asyncio.ensure_future(embedded_cluster.restart_node("broker-1"))
+        while embedded_cluster.is_down("broker-1"):
             await asyncio.sleep(0)
-        await kraftsim_cluster.kill_node("broker-1")
+        await embedded_cluster.kill_node("broker-1")
         await coming_up
 
-    kraftsim_cluster.kill("broker-1")
+    embedded_cluster.kill("broker-1")
     asyncio.run(killed_at_once())
-    assert kraftsim_cluster.is_down("broker-1")
-    kraftsim_cluster.restart("broker-1")
-    kraftsim_cluster.wait_until_ready()
+    assert embedded_cluster.is_down("broker-1")
+    embedded_cluster.restart("broker-1")
+    embedded_cluster.wait_until_ready()
 
 
 def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(
-    kraftsim_cluster_factory: ClusterFactory,
+    embedded_cluster_factory: ClusterFactory,
 ) -> None:
-    cluster = kraftsim_cluster_factory()
+    cluster = embedded_cluster_factory()
     with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("t")
     cluster.stop()
@@ -231,44 +231,44 @@ def test_every_start_generates_new_ids_unless_a_seed_is_set(
 
 
 def test_a_port_in_use_is_reported_before_anything_starts(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     with pytest.raises(
         SpecError,
-        match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address "
+        match=rf"controller-101 cannot listen on .*:{embedded_cluster.spec.port + 100}: Address "
         r"already in use",
     ):
-        EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port)).start()
+        EmbeddedCluster(ClusterSpec(brokers=1, port=embedded_cluster.spec.port)).start()
 
 
 def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits
     group.initial.rebalance.delay.ms.
     """
-    with broker_client(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(embedded_cluster.bootstrap) as broker:
         answer = broker.init_producer_id()
     assert answer.error_code == ErrorCode.NONE, "at the first request"
-    assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "0"
+    assert embedded_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "0"
 
 
 @pytest.mark.kraftsim(settings={"group.initial.rebalance.delay.ms": "50"})
-def test_a_test_can_set_the_initial_rebalance_delay(kraftsim_cluster: EmbeddedCluster) -> None:
-    assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "50"
+def test_a_test_can_set_the_initial_rebalance_delay(embedded_cluster: EmbeddedCluster) -> None:
+    assert embedded_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "50"
 
 
-def test_a_stopping_cluster_cancels_tasks_on_its_loop(kraftsim_cluster: EmbeddedCluster) -> None:
+def test_a_stopping_cluster_cancels_tasks_on_its_loop(embedded_cluster: EmbeddedCluster) -> None:
     """asyncio warns about a task that is pending when its loop is closed, long after the test that
     left it.
     """
-    left = kraftsim_cluster._submit(asyncio.Event().wait())
-    kraftsim_cluster.stop()
+    left = embedded_cluster._submit(asyncio.Event().wait())
+    embedded_cluster.stop()
     assert left.cancelled()
 
 
-def test_a_failed_start_releases_its_loop_and_directory(kraftsim_cluster: EmbeddedCluster) -> None:
-    refused = EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port))
+def test_a_failed_start_releases_its_loop_and_directory(embedded_cluster: EmbeddedCluster) -> None:
+    refused = EmbeddedCluster(ClusterSpec(brokers=1, port=embedded_cluster.spec.port))
     with pytest.raises(SpecError):
         refused.start()
     assert refused._loop.is_closed() and not refused.directory.root.exists()
@@ -300,7 +300,7 @@ def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.Monkey
 
 
 def test_a_controller_that_allocates_no_producer_ids_is_named(
-    kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    embedded_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 0.1)
     monkeypatch.setattr(
@@ -309,12 +309,12 @@ def test_a_controller_that_allocates_no_producer_ids_is_named(
     with pytest.raises(
         NotReady, match=r"did not get producer ids from the controller within 0\.1 s"
     ):
-        kraftsim_cluster.fetch_producer_ids()
+        embedded_cluster.fetch_producer_ids()
 
 
-def test_a_node_that_crashes_is_named_at_once(kraftsim_cluster: EmbeddedCluster) -> None:
+def test_a_node_that_crashes_is_named_at_once(embedded_cluster: EmbeddedCluster) -> None:
     """Not only after 30 s, as a node that the controller does not unfence."""
-    running = kraftsim_cluster._nodes["broker-1"]
+    running = embedded_cluster._nodes["broker-1"]
 
     async def fail() -> None:
         assert running.failing is not None
@@ -323,6 +323,6 @@ def test_a_node_that_crashes_is_named_at_once(kraftsim_cluster: EmbeddedCluster)
         # method-assign: replaced for the test
         running.node.ready = lambda: asyncio.sleep(60)  # type: ignore[method-assign]
 
-    kraftsim_cluster._wait(fail(), 5)
+    embedded_cluster._wait(fail(), 5)
     with pytest.raises(ClusterFailed, match="broker-1 failed: disk full"):
-        kraftsim_cluster.wait_until_ready()
+        embedded_cluster.wait_until_ready()

@@ -50,12 +50,12 @@ def wait_for_in_sync(
 
 @pytest.mark.kraftsim(brokers=3, settings=QUICK)
 def test_a_new_leader_has_the_producer_state_of_the_old_one(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """A batch is retried on the next leader: it returns the original offset, and appends nothing
     (KIP-98).
     """
-    cluster = kraftsim_cluster
+    cluster = embedded_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=3)
         producer_id = broker.fresh_producer_id()
@@ -91,12 +91,12 @@ def test_a_new_leader_has_the_producer_state_of_the_old_one(
 
 @pytest.mark.kraftsim(brokers=3, settings=QUICK)
 def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """min.insync.replicas: acks=all is refused; acks=1 is appended, but the high watermark does not
     advance (KIP-966).
     """
-    cluster = kraftsim_cluster
+    cluster = embedded_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=3)
     leader = f"broker-{wait_for_in_sync(cluster, 'broker-1', 't', 3).leader_id}"
@@ -124,12 +124,12 @@ def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(
     brokers=3, settings={**QUICK, "broker.session.timeout.ms": "3000", "min.insync.replicas": "1"}
 )
 def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """The follower is dead and still in the ISR: acks=all waits for it until timeout.ms of the
     client, then until it is fenced.
     """
-    cluster = kraftsim_cluster
+    cluster = embedded_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)
@@ -151,12 +151,12 @@ def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
 def test_a_follower_serves_consumers_and_offsets_for_leader_epoch(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """Since Fetch 11 consumers may fetch from any replica, up to its high watermark (KIP-392);
     producers may not.
     """
-    cluster = kraftsim_cluster
+    cluster = embedded_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)

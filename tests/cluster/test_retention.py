@@ -61,11 +61,11 @@ def delete(leader: BrokerClient, topic: str, offset: int) -> tuple[str, int]:
 
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
-def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: EmbeddedCluster) -> None:
+def test_deleted_records_stay_deleted_on_every_replica(embedded_cluster: EmbeddedCluster) -> None:
     """The response is sent once the follower has the new log start offset; after a kill it comes
     from the checkpoint or the leader (KIP-107).
     """
-    cluster = kraftsim_cluster
+    cluster = embedded_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)
@@ -100,10 +100,10 @@ def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: Embedde
     },
 )
 def test_a_log_that_is_too_large_loses_its_oldest_segments(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """At most retention.bytes and one segment remain."""
-    cluster = kraftsim_cluster
+    cluster = embedded_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t")
         producer_id = broker.fresh_producer_id()

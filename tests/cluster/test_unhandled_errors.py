@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from kraftsim.cluster.fixture import ClusterFactory
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.tasks import report_unhandled_errors
+from tests.conftest import ClusterFactory
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -56,12 +56,12 @@ def test_an_exception_in_a_callback_is_reported(
 
 
 def test_an_embedded_cluster_raises_the_exception_of_a_node(
-    kraftsim_cluster_factory: ClusterFactory, monkeypatch: pytest.MonkeyPatch
+    embedded_cluster_factory: ClusterFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A test with the fixture fails because of it, even if every client got its response in the
     end.
     """
-    cluster = kraftsim_cluster_factory()
+    cluster = embedded_cluster_factory()
     monkeypatch.setattr(
         PeerConnection,
         "data_received",

@@ -115,24 +115,24 @@ def codes_until_an_id(target: Target) -> list[int]:
 
 
 def test_the_first_init_producer_id_returns_coordinator_load_in_progress(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """A broker requests its first block at the first InitProducerId, and does not let the producer
     wait (since 3.6).
     """
-    kraftsim_cluster.kill(
+    embedded_cluster.kill(
         "broker-1"
     )  # the fixture has fetched a block, which the next incarnation does not have
-    kraftsim_cluster.restart("broker-1")
-    kraftsim_cluster.wait_until_ready()
-    codes = codes_until_an_id(Target(kraftsim_cluster.bootstrap))
+    embedded_cluster.restart("broker-1")
+    embedded_cluster.wait_until_ready()
+    codes = codes_until_an_id(Target(embedded_cluster.bootstrap))
     assert len(codes) > 1
     assert set(codes[:-1]) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 @pytest.mark.kraftsim(release="3.5")
 def test_before_3_6_the_first_init_producer_id_waits_for_the_block(
-    kraftsim_cluster: EmbeddedCluster,
+    embedded_cluster: EmbeddedCluster,
 ) -> None:
     """KAFKA-15459: the request thread of 3.5 blocks until the controller has responded."""
-    assert codes_until_an_id(Target(kraftsim_cluster.bootstrap)) == [ErrorCode.NONE]
+    assert codes_until_an_id(Target(embedded_cluster.bootstrap)) == [ErrorCode.NONE]

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 import msgspec
-import uvloop
 
 from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.proxy.control import ProxyControlServer
 from kraftsim.cluster.proxy.control_messages import ProxyPlan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy
 from kraftsim.server.tasks import report_unhandled_errors
+from kraftsim.world.real.runner import new_event_loop
 
 
 async def _run(plan: ProxyPlan, state_file: Path) -> int:
@@ -68,7 +68,8 @@ class _Lifeline(asyncio.Protocol):
 def main() -> int:
     """Read the plan and serve."""
     plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ProxyPlan)
-    return uvloop.run(_run(plan, Path(sys.argv[2])))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_run(plan, Path(sys.argv[2])))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     seconds = stage.now_seconds()
     stage.emit(RunEnded(outcome="ok" if trouble is None else "failed"))
     stage.close()
-    _emit_final_logs(spec, directory, cluster.started_ns)
+    emit_final_logs(spec, directory, cluster.started_ns)
     entries = read_events(directory.events)
     ending = Ending(
         verdicts=check_run(entries, request.scenario.must_exercise),
@@ -129,7 +129,7 @@ async def _run(
             await stage.leave()
 
 
-def _emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
+def emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
     """Write the content of the segments on the disks as events of a separate log."""
     world = real_world(
         run=spec.run,
