@@ -23,6 +23,7 @@ VERBS = {
     "down": "Stop a cluster that `up --detach` started.",
     "kill": "Kill nodes of a running cluster with SIGKILL.",
     "restart": "Restart nodes of a running cluster.",
+    "upgrade": "Upgrade a running cluster to another release, node by node.",
     "pause": "Pause nodes of a running cluster with SIGSTOP.",
     "resume": "Resume paused nodes.",
     "isolate": "Partition nodes of a running cluster from the network, or reset their connections.",
@@ -59,7 +60,9 @@ MODULES = {
     "run_analysis": ("ingest", "analyze", "report", "trail"),
     "tables": ("sql", "dataset"),
     "failing_run": ("replay", "shrink", "diff"),
-    "running_cluster": ("down", "kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
+    "running_cluster": (
+        *("down", "kill", "restart", "upgrade", "pause", "resume", "isolate", "slow", "heal"),
+    ),
 }
 """Modules with several verbs; any other verb has a module of its name."""
 EPILOG = """\b

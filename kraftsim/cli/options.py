@@ -1,8 +1,10 @@
 """Options that several verbs share: results as JSON, Kafka settings, releases, bugs."""
 
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -74,6 +76,16 @@ def release_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def known_release(name: str) -> str:
+    """Return the name of a release. Raises Failure that lists them for an unknown one."""
+    from kraftsim.releases.catalogue import release
+
+    try:
+        return release(name).name
+    except KeyError as unknown:
+        raise Failure(str(unknown.args[0])) from unknown
+
+
 def scenario_release_option(verb: Verb) -> Verb:
     """Add `--release` to a verb that runs scenarios; the verb gets `release: str`, empty if the
     option is not given.
@@ -85,6 +97,65 @@ def scenario_release_option(verb: Verb) -> Verb:
         "Default: that of the scenario, or 3.9.",
     )
     return option(verb)
+
+
+def upgrade_path_options(verb: Verb) -> Verb:
+    """Add `--from`, `--to` and `--path` to a verb that runs scenarios; the verb gets `upgrade_path:
+    tuple[str, ...]`: empty, or two releases or more.
+    """
+
+    @click.option("--from", "from_release", metavar="RELEASE", default="", help="Upgrade from it.")
+    @click.option(
+        "--to",
+        "to_release",
+        metavar="RELEASE",
+        default="",
+        help="Upgrade to it, in one step.",
+    )
+    @click.option(
+        "--path",
+        "path",
+        metavar="RELEASE,RELEASE[,...]",
+        default="",
+        help="Upgrade through these releases, the first one included.",
+    )
+    @functools.wraps(verb)
+    def chosen(from_release: str, to_release: str, path: str, **options: object) -> object:
+        if path and (from_release or to_release):
+            raise Failure("give --path, or --from and --to")
+        if bool(from_release) != bool(to_release):
+            raise Failure("give --from and --to; the first release alone is --release")
+        releases = path.split(",") if path else [from_release, to_release] if to_release else []
+        if len(releases) == 1:
+            raise Failure("--path has two releases or more, separated by commas")
+        known = tuple(map(known_release, releases))
+        _require_upwards(known)
+        return verb(upgrade_path=known, **options)
+
+    return cast(Verb, chosen)
+
+
+def _require_upwards(path: Sequence[str]) -> None:
+    """Raise Failure if a release does not follow the one before it."""
+    from kraftsim.releases.catalogue import releases
+
+    order = [each.name for each in releases()]
+    for former, later in itertools.pairwise(path):
+        if order.index(later) <= order.index(former):
+            raise Failure(f"{later} is not later than {former}")
+
+
+def require_upgrade(name: str) -> None:
+    """Raise Failure if a scenario does not upgrade through a path of releases."""
+    from kraftsim.cluster.scenario import scenario, scenarios
+
+    try:
+        has_path = "hops" in scenario(name).workload
+    except KeyError as unknown:
+        raise Failure(str(unknown.args[0])) from unknown
+    if not has_path:
+        able = ", ".join(each.name for each in scenarios() if "hops" in each.workload)
+        raise Failure(f"{name} does not upgrade through a path of releases; these do: {able}")
 
 
 def scenario_size_options(verb: Verb) -> Verb:

@@ -5,16 +5,18 @@ All but `down` send one command to the process of `kraftsim up` (`kraftsim.clust
 and print what it did. Targets are names, patterns, or `leader`; network faults need `up --proxy`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from kraftsim.cli.failure import Failure, fail
-from kraftsim.cli.options import DIRECTORY
+from kraftsim.cli.options import DIRECTORY, known_release, parse_settings, settings_option
 
 if TYPE_CHECKING:
+    from kraftsim.cluster.manual_faults import FaultRequest
     from kraftsim.lab.faults.field import Condition
 
 
@@ -47,22 +49,31 @@ def carry_out(
     condition: "Condition | None" = None,
     *,
     resets: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Send a command to the cluster of a data directory, and print the result."""
-    from kraftsim.cluster.manual_faults import FaultRequest, NotPossible, ask
+    from kraftsim.cluster.manual_faults import FaultRequest
     from kraftsim.lab.faults.field import Condition
 
+    order = FaultRequest(
+        verb=verb,
+        targets=targets,
+        condition=condition or Condition(),
+        resets=resets,
+        settings=dict(settings),
+    )
+    for line in answered(data, order):
+        click.echo(line)
+
+
+def answered(data: Path, order: "FaultRequest") -> "Sequence[str]":
+    """Send a command to the cluster of a data directory, and return what it did."""
+    from kraftsim.cluster.manual_faults import NotPossible, ask
+
     try:
-        lines = ask(
-            data,
-            FaultRequest(
-                verb=verb, targets=targets, condition=condition or Condition(), resets=resets
-            ),
-        )
+        return ask(data, order)
     except NotPossible as trouble:
         fail(trouble)
-    for line in lines:
-        click.echo(line)
 
 
 @click.command(
@@ -87,19 +98,81 @@ def kill(nodes: tuple[str, ...], data: Path) -> None:
     epilog="""\b
 Examples:
   kraftsim kill broker-1 && kraftsim restart broker-1
-  kraftsim restart 'controller-*' --data runs/first"""
+  kraftsim restart 'controller-*' --data runs/first
+  kraftsim restart broker-2 --release 4.1
+  kraftsim restart 'broker-*' --set num.io.threads=4"""
 )
 @nodes_argument(required=True)
+@click.option("--release", metavar="RELEASE", help="Run this release of Kafka from now on.")
+@settings_option
 @data_option
-def restart(nodes: tuple[str, ...], data: Path) -> None:
+def restart(
+    nodes: tuple[str, ...], release: str | None, settings: tuple[str, ...], data: Path
+) -> None:
     """Restart nodes of a running cluster on their disks.
 
-    A node that is up is stopped cleanly first.
+    A node that is up is stopped cleanly first. Release and settings hold until `kraftsim down`.
 
     Returns when they are ready, or reports those that are not ready yet: a broker waits for its
     controller.
     """
-    carry_out(data, "restart", nodes)
+    from kraftsim.cluster.spec import RELEASE_KEY
+
+    changed = parse_settings(settings)
+    if release is not None:
+        changed[RELEASE_KEY] = known_release(release)
+    carry_out(data, "restart", nodes, settings=changed)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim up --controllers 3 --release 3.9 --detach && kraftsim upgrade --to 4.1
+  kraftsim upgrade --to 4.0 --pause 30      # half a minute between two nodes
+
+It restarts brokers, then controllers, the active one last, and goes on when the node serves and
+every replica is in sync. Feature levels stay: kafka-features.sh raises them, as after a real
+upgrade."""
+)
+@click.option("--to", "release", required=True, metavar="RELEASE", help="The release to run.")
+@click.option(
+    "--pause",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait between two nodes.",
+)
+@data_option
+def upgrade(release: str, pause: float, data: Path) -> None:
+    """Upgrade a running cluster to another release, node by node, while clients work."""
+    import time
+
+    from kraftsim.cluster.manual_faults import FaultRequest
+    from kraftsim.cluster.spec import RELEASE_KEY
+
+    settings = {RELEASE_KEY: known_release(release)}
+    nodes = answered(data, FaultRequest(verb="order"))
+    started, longest = time.monotonic(), (0.0, "")
+    for number, node in enumerate(nodes, 1):
+        if number > 1:
+            time.sleep(pause)
+        before = time.monotonic()
+        order = FaultRequest(
+            verb="restart", targets=(node,), settings=settings, awaits_replicas=True
+        )
+        (line,) = answered(data, order)
+        seconds = time.monotonic() - before
+        longest = max(longest, (seconds, node))
+        click.echo(f"[{number}/{len(nodes)}] {line} ({seconds:.1f} s)")
+        if ";" in line:
+            raise Failure(
+                f"stopped at {node}: see its log in {data / 'logs'}; the nodes after it run the "
+                "former release"
+            )
+    click.echo(
+        f"{len(nodes)} nodes run {release} after {time.monotonic() - started:.1f} s; the longest "
+        f"step was {longest[1]} with {longest[0]:.1f} s"
+    )
 
 
 @click.command(

@@ -13,9 +13,11 @@ from kraftsim.cli.options import (
     parse_settings,
     parse_workload,
     print_lines,
+    require_upgrade,
     scenario_release_option,
     scenario_size_options,
     settings_option,
+    upgrade_path_options,
     work_option,
     write_json,
 )
@@ -66,7 +68,8 @@ Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
   kraftsim scenario producer_ids_survive_failover --seed 7 --codec construct --out runs/interpreted
-  kraftsim scenario rolling_upgrade --release 3.5 --work hops=1 --out runs/upgrade
+  kraftsim scenario rolling_upgrade --from 3.6 --to 4.1 --out runs/upgrade
+  kraftsim scenario rolling_upgrade --path 3.6,3.9,4.1 --out runs/steps
   kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
       --out runs/large
   kraftsim scenario rolling_upgrade --help      # its releases, sizes and parameters
@@ -90,6 +93,7 @@ Examples:
     "--out", type=DIRECTORY, required=True, help="Directory for run.json, event logs and disks."
 )
 @scenario_release_option
+@upgrade_path_options
 @scenario_size_options
 @bugs_option
 @settings_option
@@ -102,6 +106,7 @@ def scenario(
     seed: int,
     out: Path,
     release: str,
+    upgrade_path: tuple[str, ...],
     controllers: int | None,
     brokers: int | None,
     bugs: tuple[str, ...],
@@ -117,6 +122,11 @@ def scenario(
     """
     from kraftsim.lab.explore.run import run_scenario
 
+    chosen = parse_settings(settings)
+    if upgrade_path:
+        require_upgrade(name)
+        release = upgrade_path[0]
+        chosen["kraftsim.upgrade.path"] = ",".join(upgrade_path[1:])
     try:
         result = run_scenario(
             name,
@@ -125,7 +135,7 @@ def scenario(
             out=out,
             release=release,
             bugs=bugs,
-            settings=parse_settings(settings),
+            settings=chosen,
             work=parse_workload(work),
             controllers=controllers,
             brokers=brokers,

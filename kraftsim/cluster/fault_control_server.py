@@ -15,12 +15,16 @@ from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
 from kraftsim.cluster.manual_faults import LOOPBACK, FaultDone, FaultRequest, NotPossible
 from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.readiness import does_zookeeper_serve
+from kraftsim.cluster.readiness import does_zookeeper_serve, listeners_of
+from kraftsim.cluster.spec import RELEASE_KEY
+from kraftsim.cluster.topics import wait_until_in_sync
 from kraftsim.lab.faults.field import CLIENTS, Link, links_of
-from kraftsim.lab.faults.targets import members, names_leader, with_leader
+from kraftsim.lab.faults.targets import LEADER_TARGET, members, names_leader, with_leader
+from kraftsim.server.config_keys import ConfigError
 
 LEADER_SECONDS: Final = 10.0
 READY_SECONDS: Final = 10.0
+IN_SYNC_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 
 
@@ -39,6 +43,7 @@ class FaultControlServer:
         self._verbs: dict[str, Callable[[FaultRequest], Awaitable[list[str]]]] = {
             "kill": self._kill,
             "restart": self._restart,
+            "order": self._order,
             "pause": self._pause,
             "resume": self._resume,
             "cut": self._impose,
@@ -94,15 +99,41 @@ class FaultControlServer:
 
     async def _restart(self, order: FaultRequest) -> list[str]:
         lines = []
-        for node in await self._nodes(order):
+        nodes = await self._nodes(order)
+        for node in nodes:
+            try:
+                self._cluster.require_valid(node, order.settings)
+            except (ConfigError, KeyError) as wrong:
+                raise NotPossible(str(wrong.args[0])) from wrong
+        for node in nodes:
+            before = self._release_of(node)
             was_up = await self._field.stop(node)
+            self._field.tell(node, order.settings)
             await self._field.restart(node)
             what = "stopped and started again" if was_up else "started again"
-            lines.append(
-                f"{node} "
-                f"{what}{'' if await self._becomes_ready(node) else '; it does not serve yet'}"
-            )
+            if self._release_of(node) != before:
+                what += f" as {self._release_of(node)}, was {before}"
+            if not await self._becomes_ready(node):
+                what += "; it does not serve yet"
+            elif order.awaits_replicas and not await self._becomes_in_sync():
+                what += "; not every replica is in sync yet"
+            lines.append(f"{node} {what}")
         return lines
+
+    async def _order(self, order: FaultRequest) -> list[str]:
+        """Return the nodes in the order of a rolling upgrade, as in Kafka's guides: brokers, then
+        controllers, the active one last.
+        """
+        spec = self._cluster.spec
+        down = [node for node in spec.node_names if self._field.is_down(node)]
+        if down:
+            raise NotPossible(f"{down[0]} is down; start it by: kraftsim restart {down[0]}")
+        active = await self._named(LEADER_TARGET) if spec.controllers else ""
+        return [
+            *spec.broker_names,
+            *(node for node in spec.controller_names if node != active),
+            *(node for node in spec.controller_names if node == active),
+        ]
 
     async def _pause(self, order: FaultRequest) -> list[str]:
         nodes = await self._nodes(order)
@@ -207,6 +238,22 @@ class FaultControlServer:
                 return False
             await asyncio.sleep(POLL_SECONDS)
         return True
+
+    async def _becomes_in_sync(self) -> bool:
+        """Return whether all replicas are in sync within a while."""
+        spec = self._cluster.spec
+        up = [name for name in spec.broker_names if not self._field.is_down(name)]
+        listener = listeners_of([spec.node(up[0])], {})[0]
+        try:
+            async with asyncio.timeout(IN_SYNC_SECONDS):
+                await wait_until_in_sync(listener.host, listener.port, security=listener.security)
+        except TimeoutError:
+            return False
+        return True
+
+    def _release_of(self, node: str) -> str:
+        """Return the release that a node runs after its next start."""
+        return self._cluster.setting(node, RELEASE_KEY)
 
     async def _serves(self, node: str) -> bool:
         """Return whether a node is ready: a ZooKeeper server is probed, any other node reports it

@@ -6,7 +6,7 @@ They use a control socket of their own (`kraftsim.cluster.fault_control_server`)
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,10 @@ class FaultRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     condition: Condition = Condition()
     resets: bool = False
     """Of 'cut': reset the existing connections, but accept new ones."""
+    settings: Mapping[str, str] = {}
+    """Of 'restart': what the nodes have on top of their own properties from then on."""
+    awaits_replicas: bool = False
+    """Of 'restart': whether it returns when every replica is in sync."""
     secret: str = ""
     """That of `cluster.json`."""
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.launch import require_valid
+from kraftsim.cluster.launch import parse_node, parts_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.private import write_private
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
 from kraftsim.events.event import event_file_name
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import NodeReady
 from kraftsim.world.real.event_file import next_incarnation
 from kraftsim.world.real.world import RealClock
@@ -227,6 +228,18 @@ class ProcessCluster:
         the former overrides.
         """
         return override(self._overrides.setdefault(name, {}), settings)
+
+    def setting(self, name: str, key: str) -> str:
+        """Return a property that a node has from its next start on; empty if it has none."""
+        own = self.spec.node(name).properties
+        return self._overrides.get(name, {}).get(key, own.get(key, ""))
+
+    def require_valid(self, name: str, settings: Mapping[str, str]) -> None:
+        """Raise ConfigError or KeyError if a node could not start with these settings."""
+        own = {**self.spec.node(name).properties, **self._overrides.get(name, {}), **settings}
+        config = parse_node({"log.dirs": str(self.directory.data(name)), **own})
+        if isinstance(config, NodeConfig):
+            parts_of(config)
 
     def is_down(self, name: str) -> bool:
         """Return whether a node was killed and not restarted."""

@@ -531,6 +531,7 @@ class NodeConfig:
 
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
+    upgrade_path: str = setting("kraftsim.upgrade.path", text_value, "")
     window_carrier: str = setting(
         "kraftsim.window.carrier",
         choice(BY_PRODUCE, BY_API_VERSIONS, BY_INIT_PRODUCER_ID),

@@ -273,8 +273,8 @@ class Cluster:
         self._wait(self._restart(target, release, settings or {}))
 
     def upgrade(self, release: str) -> None:
-        """Restart every node with another release, one at a time: controllers, the active one last,
-        then brokers. Feature levels stay; `kafka-features` raises them, as after a real upgrade.
+        """Restart every node with another release, one at a time: brokers, then controllers, the
+        active one last. Feature levels stay; `kafka-features` raises them, as after a real upgrade.
         """
         self._wait(self._upgrade(release))
 
@@ -349,7 +349,7 @@ class Cluster:
         active = await self._driver.leader() if self.spec.controllers else ""
         others = [node for node in self.spec.controller_names if node != active]
         last = [active] if active in self.spec.controller_names else []
-        for node in (*others, *last, *self.spec.broker_names):
+        for node in (*self.spec.broker_names, *others, *last):
             await self._restart(node, release, {})
 
     async def _impose(self, target: str, condition: Condition) -> None:

@@ -222,6 +222,46 @@ def test_nodes_can_be_killed_and_restarted_without_a_proxy(plain: Detached) -> N
     assert plain.do("restart", BROKER) == "broker-1 started again\n"
 
 
+def test_a_node_restarts_with_another_release_and_other_settings(plain: Detached) -> None:
+    shown = plain.do("restart", BROKER, "--release", "4.1", "--set", "num.partitions=5")
+    assert shown == f"{BROKER} stopped and started again as 4.1, was 3.9\n"
+    started = logged_events(plain.directory, "NodeStarted", BROKER)
+    assert started[-1]["release"] == "4.1"
+    with broker_client(f"127.0.0.1:{plain.port}") as broker:
+        broker.metadata("automatic", create=True)
+        broker.wait_for_leaders("automatic", 5)
+    shown = plain.do("restart", BROKER)
+    assert (
+        "was" not in shown
+        and logged_events(plain.directory, "NodeStarted", BROKER)[-1]["release"] == "4.1"
+    ), "it keeps the release"
+
+
+def test_an_upgrade_restarts_brokers_then_controllers(plain: Detached) -> None:
+    lines = plain.do("upgrade", "--to", "4.2").splitlines()
+    assert [line.split()[1] for line in lines[:-1]] == [BROKER, CONTROLLER]
+    assert all("as 4.2, was" in line for line in lines[:-1]), lines
+    assert lines[-1].startswith("2 nodes run 4.2 after ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("restart", BROKER, "--release", "9.9"), "no release is called 9.9"),
+        (("restart", BROKER, "--set", "num.partition=5"), "num.partition"),
+        (("restart", BROKER, "--set", "num.partitions=many"), "num.partitions"),
+        (("upgrade", "--to", "9.9"), "no release is called 9.9"),
+    ],
+)
+def test_a_restart_that_would_fail_is_refused_before_the_node_stops(
+    plain: Detached, words: tuple[str, ...], message: str
+) -> None:
+    before = plain.pid(BROKER)
+    done = plain.run(*words)
+    assert done.returncode == 3 and message in one_line_of(done)
+    assert plain.pid(BROKER) == before
+
+
 def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path) -> None:
     """No process remains: nodes, proxy, supervisor."""
     cluster = Detached(tmp_path / "run", "--proxy")

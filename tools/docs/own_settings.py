@@ -66,6 +66,10 @@ MEANINGS: Final[Mapping[str, str]] = {
     "kraftsim.tiering.remedy": (
         "What a leader does if a segment to copy has no producer snapshot; empty: as released."
     ),
+    "kraftsim.upgrade.path": (
+        "Releases that an upgrade scenario goes to, in order, separated by commas; empty: drawn "
+        "from the seed."
+    ),
     "kraftsim.unknown.producer": (
         "How a leader treats an unknown producer: `as-released`, `accepted`, "
         "`unknown-producer-id`, `out-of-order`."

@@ -11,6 +11,7 @@ Source: the upgrade chapters of Kafka's documentation 2.3 to 4.x, KIP-584, KIP-7
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
@@ -49,11 +50,25 @@ def zookeeper_lines() -> tuple[str, ...]:
     return tuple(known.name for known in releases() if known.has_zookeeper_mode)
 
 
+UPGRADE_PATH: Final = "kraftsim.upgrade.path"
+"""A setting of the cluster that nodes ignore: the releases to upgrade to."""
+
+
 def path_from(stage: ScenarioEnvironment, lines: Sequence[str], hops_max: int) -> list[str]:
-    """Return the releases to upgrade to, in order: chosen at random among the later lines, all of
-    them if that many are requested.
+    """Return the releases to upgrade to, in order: those of the setting UPGRADE_PATH, else chosen
+    at random among the later lines, all of them if that many are requested.
+
+    Raises ScenarioFailed for a path that does not lead upwards through `lines`.
     """
     later = list(lines[lines.index(present_line(stage)) + 1 :])
+    asked = [line for line in stage.spec.settings.get(UPGRADE_PATH, "").split(",") if line]
+    if asked:
+        if asked != sorted({*asked} & {*later}, key=later.index):
+            raise ScenarioFailed(
+                f"the path {','.join(asked)} does not lead upwards from {present_line(stage)} "
+                f"through {', '.join(later)}"
+            )
+        return asked
     hops = min(hops_max, len(later))
     return sorted(stage.random("path").sample(later, hops), key=later.index)
 
