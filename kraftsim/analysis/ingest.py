@@ -416,6 +416,8 @@ def ingested(
             ]:
                 where = dataset.directory(manifest.run)
                 return msgspec.structs.replace(result, parquet=str(where))
+    if not files and Dataset(place).manifest_files():
+        raise NoEvents(f"{place} is a dataset: name one of its runs, as {place / RUN_PREFIX}NAME")
     return ingest_run(place, spark=spark, report=report)
 
 

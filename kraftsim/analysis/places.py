@@ -58,14 +58,12 @@ HADOOP_SETTINGS: Final[Mapping[str, str]] = {
     "spark.hadoop.fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
     "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
 }
+_DENIED: Final = re.compile(
+    "ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_ACCESS_KEY_ID|HTTP status 40[13]"
+)
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SAID: Final = (
     ("NO_SUCH_BUCKET|Bucket '.*' not found", "there is no such bucket"),
-    (
-        r"ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_ACCESS_KEY_ID|HTTP status 40[13]",
-        "access was denied: check the credentials in the environment (AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY), and their rights",
-    ),
     ("NETWORK_CONNECTION", "no connection: check AWS_ENDPOINT_URL, and the network"),
     ("NO_SUCH_KEY|RESOURCE_NOT_FOUND", "there is no such file"),
 )
@@ -73,6 +71,10 @@ _SAID: Final = (
 
 class PlaceError(OSError):
     """A place cannot be used; the message is one line with its address."""
+
+
+class AccessDenied(PlaceError):
+    """A store refused the credentials, or they lack rights."""
 
 
 class MissingFile(PlaceError, FileNotFoundError):
@@ -321,8 +323,19 @@ class RemotePlace(Place):
         return bool(self._info().type == FileType.Directory)
 
     def check(self) -> None:
-        """Raise PlaceError if there is no such bucket."""
-        if not RemotePlace(self._base, "").is_directory():
+        """Raise PlaceError if there is no such bucket. Rights may be limited to a prefix, so the
+        bucket is asked only if nothing is at the address.
+        """
+        if self._path and (self.is_directory() or self.is_file()):
+            return
+        bucket = RemotePlace(self._base, "")
+        try:
+            is_there = bucket.is_directory()
+        except AccessDenied:
+            if not self._path:
+                raise
+            return
+        if not is_there:
             raise PlaceError(f"{self}: there is no such bucket")
 
     def files(self, suffix: str = "", *, is_deep: bool = True) -> list[FoundFile]:
@@ -553,13 +566,17 @@ def one_line(place: Place) -> Iterator[None]:
     except FileNotFoundError as trouble:
         raise MissingFile(f"{place}: there is no such file") from trouble
     except (OSError, ValueError, NotImplementedError) as trouble:
-        raise PlaceError(said(place, trouble)) from trouble
+        if _DENIED.search(str(trouble)):
+            raise AccessDenied(
+                f"{place}: access was denied: check the credentials in the environment "
+                "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), and their rights"
+            ) from trouble
+        raise PlaceError(_said(place, str(trouble))) from trouble
 
 
-def said(place: Where, trouble: Exception) -> str:
+def _said(place: Place, text: str) -> str:
     """Return an error of pyarrow at a place as one line."""
-    text = str(trouble)
     for pattern, meaning in _SAID:
         if re.search(pattern, text):
             return f"{place}: {meaning}"
-    return f"{place}: {text.strip().splitlines()[0] if text.strip() else type(trouble).__name__}"
+    return f"{place}: {(text.strip().splitlines() or ['it cannot be used'])[0]}"
