@@ -22,7 +22,7 @@ from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import ImageBroker
 from kraftsim.server.shell import NodeShell
 from protocol.errors import ErrorCode
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from protocol.uuids import uuid_text
 
 # --------------------------------------------------------------------------------------------------

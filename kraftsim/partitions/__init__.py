@@ -21,11 +21,11 @@ The path of a Produce with acks=all:
     rules_append                  `client_batch` returns the one batch of the row, or why there is
                                   none
     hosted_partition              `append`: asks the rules, writes, then applies
-    rules_replica                 `decide_append`: leader and ISR, then
+    rules_replica_log             `decide_append`: leader and ISR, then
     rules_append                  `decide_batch`: checks the batch, converts it to the topic's codec
                                   and assigns its offsets; then duplicate, gap, or next sequence
     log                           writes the received bytes, with base offset and leader epoch set
-    rules_replica                 `apply_append` changes producer state, `advance_alone` the high
+    rules_replica_log             `apply_append` changes producer state, `advance_alone` the high
                                   watermark where no follower is awaited
     k00_produce, rules_leader     `DelayedProduce` waits until fetches of followers (`LeaderState`)
                                   have advanced the high watermark
@@ -53,6 +53,7 @@ Releases. Message sets of Produce 0 to 2 and Fetch 0 to 3 are converted (`rules_
 sends OffsetForLeaderEpoch first (`fetcher`). 3.7 bounds min.insync.replicas by the replication
 factor and holds the high watermark back below it; 2.8 keeps a producer snapshot of every segment.
 
-Read `rules_log`, `rules_replica`, `rules_leader`, `rules_follower`, `hosted_partition`, then
-`partitions` and the handlers; compaction (`rules_cleaning`) and directories stand alone.
+Read `rules_log`, `rules_replica_log`, `rules_replica`, `rules_leader`, `rules_follower`,
+`hosted_partition`, then `partitions` and the handlers; compaction (`rules_cleaning`) and
+directories stand alone.
 """

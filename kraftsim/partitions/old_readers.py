@@ -11,9 +11,8 @@ from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_scan_work import LOOKED_THROUGH_BYTES_MAX, takes_long
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import PartitionData
-from protocol.records.compression import Compression
 from protocol.records.down_conversion import down_convert_in_pieces
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import Compression, MalformedBatch
 
 FIRST_VERSION_WITH_YIELDING_LIMITS = 3
 """Before this version a size limit applies to the first batch, too, and an oversized one is not

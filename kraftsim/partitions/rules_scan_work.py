@@ -16,9 +16,8 @@ from protocol.records.batches import (
     MAGIC_POSITION,
     RecordBatch,
 )
-from protocol.records.compression import Bytes, Compression, estimated_plain_bytes
-from protocol.records.malformed_batches import MalformedBatch
 from protocol.records.message_sets import AnyBatch, split_any_batches
+from protocol.records.record import Bytes, Compression, MalformedBatch, estimated_plain_bytes
 
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, both deltas, two sizes and the header count, at least a byte each."""

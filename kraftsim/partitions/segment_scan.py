@@ -16,7 +16,7 @@ from protocol.records.batches import (
     RecordBatch,
     split_batches,
 )
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 
 WINDOW_BYTES = 1 << 20
 _LENGTH = Struct(">i").unpack_from

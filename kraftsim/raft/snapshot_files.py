@@ -25,8 +25,7 @@ from protocol.records.control_records import (
     control_type,
     parse_control_record,
 )
-from protocol.records.malformed_batches import MalformedBatch
-from protocol.records.record import Record
+from protocol.records.record import MalformedBatch, Record
 from protocol.schema import Message
 from protocol.storage.file_names import (
     DELETED_SNAPSHOT,

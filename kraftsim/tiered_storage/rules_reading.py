@@ -13,7 +13,7 @@ from struct import Struct
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue
 from protocol.errors import ErrorCode
 from protocol.records.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 from protocol.storage.checkpoints import EpochStart
 from protocol.storage.indexes import OffsetEntry, TimeEntry
 

@@ -31,7 +31,7 @@ from kraftsim.tiered_storage.store_settings import store_location
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import AbortedTransaction, PartitionData
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 
 DELETION_ATTEMPTS = 20
 REMOTE_STORAGE_DISABLED = "remote storage disabled"

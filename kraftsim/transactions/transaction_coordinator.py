@@ -45,7 +45,7 @@ from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.records.batches import NO_PRODUCER_ID
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from protocol.coordinator.registry import build_record as build_coordinator_reco
 from protocol.metadata.registry import build_record
 from protocol.metadata.topics import TopicRecord
 from protocol.records.batches import CRC, build_batch, split_batches
-from protocol.records.compression import Compression
 from protocol.records.control_records import build_leader_change, build_transaction_marker
 from protocol.records.message_sets import build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"k", b"v" * 300, (("h", b"1"), ("n", None))),

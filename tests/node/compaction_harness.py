@@ -25,9 +25,8 @@ from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager, marker_of
 from kraftsim.world.interface import World
 from protocol.records.batches import RecordBatch, build_batch
-from protocol.records.compression import Compression
 from protocol.records.control_records import ControlType, EndTxnMarker, build_control_record
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 SEGMENTS = SegmentSettings(segment_bytes=1500, index_interval_bytes=200)
 RULES = CleaningRules(is_compacted=True, segment_bytes=4000, delete_retention_ms=1000)

@@ -45,8 +45,7 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.records.malformed_batches import MalformedBatch
-from protocol.records.record import INT64_MAX
+from protocol.records.record import INT64_MAX, MalformedBatch
 
 OLD_STYLE_VERSION = 0
 UNKNOWN = -1
