@@ -20,7 +20,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from kraftsim.analysis.analysis import Analysis
     from kraftsim.analysis.dataset import IngestResult
-    from kraftsim.lab.explore.result import RunResult
+    from kraftsim.lab.explore.record import RunResult
 
 T = TypeVar("T")
 SCENARIO = "idempotent_producers_under_kill"

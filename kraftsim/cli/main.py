@@ -58,6 +58,9 @@ VERBS = {
 MODULES = {
     "run_analysis": ("ingest", "analyze", "report", "trail"),
     "tables": ("sql", "dataset"),
+    "up": ("up", "join"),
+    "node": ("node", "zookeeper"),
+    "decode": ("decode", "dump"),
     "failing_run": ("replay", "shrink", "diff"),
     "running_cluster": ("down", "kill", "restart", "pause", "resume", "isolate", "slow", "heal"),
 }

@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
+from kraftsim.cluster.directories import is_same_secret
 from kraftsim.cluster.manual_faults import LOOPBACK, FaultDone, FaultRequest, NotPossible
-from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import does_zookeeper_serve
+from kraftsim.lab.faults.fault import members, names_leader, with_leader
 from kraftsim.lab.faults.field import CLIENTS, Link, links_of
-from kraftsim.lab.faults.targets import members, names_leader, with_leader
 
 LEADER_SECONDS: Final = 10.0
 READY_SECONDS: Final = 10.0

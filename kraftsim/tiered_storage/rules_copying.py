@@ -19,7 +19,7 @@ from kraftsim.tiered_storage.rules_segments import (
     SegmentState,
     is_within,
 )
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 # --------------------------------------------------------------------------------------------------
 # The segments to copy next, and their metadata

@@ -4,10 +4,12 @@
 
 from typing import TypedDict
 
-from kraftsim.clients.events import RecordAcknowledged, RecordRead, RecordSent
-from kraftsim.clients.events_transactions import (
+from kraftsim.clients.events import (
     CopyExpected,
     CopyRead,
+    RecordAcknowledged,
+    RecordRead,
+    RecordSent,
     TransactionalIdTaken,
     TransactionEndAsked,
     TransactionEnded,
@@ -32,9 +34,10 @@ from kraftsim.partitions.events import (
     FinalMarker,
     FinalOffset,
     FinalTransaction,
+    LastStableOffsetMoved,
+    MarkerAppended,
     PartitionTruncated,
 )
-from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
 from kraftsim.transactions.events import TransactionStateChanged
 from tests.analysis.history import LoggedEvent, Row
 

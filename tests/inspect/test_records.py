@@ -5,7 +5,7 @@ import pytest
 from kraftsim.inspect.lone import Hint, dissect_lone
 from kraftsim.inspect.parts import DecodeTrouble, Part, walk
 from kraftsim.inspect.records import dissect_batches
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record as build_coordinator_record
 from protocol.metadata.registry import build_record
 from protocol.metadata.topics import TopicRecord

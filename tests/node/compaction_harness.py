@@ -8,9 +8,9 @@ from random import Random
 from typing import TypeVar
 
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.log_cleaning import CleanedLog, LogToClean, clean_log
-from kraftsim.partitions.log_gate import LogGate
-from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.log_cleaner import CleanedLog, LogToClean, clean_log
+from kraftsim.partitions.log_reading import LogGate
+from kraftsim.partitions.partition_opening import recover_partition
 from kraftsim.partitions.rules_cleaning import (
     Cleanable,
     CleaningRules,

@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from kraftsim.partitions.log_cleaner import CleaningPace
-from kraftsim.partitions.log_gate import LogGate
+from kraftsim.partitions.log_reading import LogGate
 from kraftsim.partitions.record_validation import WALKED_BYTES_MAX
-from kraftsim.partitions.rules_scan_work import (
+from kraftsim.partitions.rules_reading import (
     BELIEVED_BYTES_MAX,
     LOOKED_THROUGH_BYTES_MAX,
     batch_work,

@@ -32,7 +32,7 @@ from protocol.requests import (
     response_chunks,
 )
 from protocol.storage import indexes, producer_snapshot
-from protocol.zookeeper import snapshot, txn_log
+from protocol.zookeeper import txn_log
 
 FIXED = [
     value
@@ -43,7 +43,6 @@ FIXED = [
         record_frames,
         requests,
         indexes,
-        snapshot,
         stored,
         txn_log,
         version_prefixed,
