@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kraftsim.analysis.analysis import Analysis
     from kraftsim.analysis.dataset import IngestResult
     from kraftsim.analysis.places import Place
-    from kraftsim.lab.explore.result import RunResult
+    from kraftsim.lab.explore.record import RunResult
 
 T = TypeVar("T")
 SCENARIO = "idempotent_producers_under_kill"

@@ -20,7 +20,7 @@ from protocol.codec.declaration import (
     UnknownVersion,
     declaration_of,
 )
-from protocol.codec.runtime import RUNTIME
+from protocol.codec.slow import RUNTIME
 from protocol.malformed import MalformedMessage
 from protocol.uuids import parse_uuid_text, uuid_text
 

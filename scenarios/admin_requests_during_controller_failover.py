@@ -16,9 +16,15 @@ Source: KIP-595, KIP-630, KIP-339, org.apache.kafka.timeline.SnapshotRegistry (r
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnState, Trigger
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    LEADER_TARGET,
+    AtTime,
+    Fault,
+    OnEvent,
+    OnState,
+    Trigger,
+)
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS

@@ -15,8 +15,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+    OnEvent,
+    OnFrame,
+    Trigger,
+)
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,

@@ -10,8 +10,15 @@ Source: KAFKA-4215; org.apache.kafka.storage.internals.log.UnifiedLog.append (fl
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+    OnEvent,
+    Trigger,
+)
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,

@@ -18,8 +18,7 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, Trigger
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle, under_faults
 from kraftsim.lab.workloads.replication_workload import SETTINGS
 

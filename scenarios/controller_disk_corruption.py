@@ -14,9 +14,7 @@ al., Protocol-Aware Recovery (2018).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, FileClass
+from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, FileClass
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS, SMALL_BLOCKS
 

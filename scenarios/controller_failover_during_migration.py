@@ -15,8 +15,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Trigger
 from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS
 

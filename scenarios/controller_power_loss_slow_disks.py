@@ -15,9 +15,17 @@ Source: KIP-595, KAFKA-10533; Pillai et al., All File Systems Are Not Created Eq
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    LEADER_TARGET,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+    OnEvent,
+    OnFrame,
+    Trigger,
+)
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 

@@ -17,9 +17,7 @@ Created Equal (2014).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import Fault, Value
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, FileClass
+from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, FileClass, Value
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import SETTINGS
 

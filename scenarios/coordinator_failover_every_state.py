@@ -12,8 +12,7 @@ Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Value
 from kraftsim.lab.workloads.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 

@@ -15,8 +15,16 @@ TransactionStateManager.loadTransactionMetadata, GroupMetadataManager.doLoadGrou
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+    OnEvent,
+    Trigger,
+    Value,
+)
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,

@@ -10,8 +10,7 @@ Source: KAFKA-15195; ProducerAppendInfo of 2.4.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.workloads.snapshot_boundary import (
     ACKNOWLEDGED,
     FIRST_TIERED,

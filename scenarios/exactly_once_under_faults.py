@@ -13,9 +13,8 @@ Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Value
 from kraftsim.lab.faults.fault_space import TRANSACTION_APIS, WRITER_APIS, cluster_fault_space
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,

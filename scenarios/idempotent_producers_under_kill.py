@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.clients.reader import ReadRecord
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:

@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    AtTime,
+    Fault,
+    OnEvent,
+    OnFrame,
+    Trigger,
+    Value,
+)
 from kraftsim.lab.faults.fault_space import ALTER_PARTITION
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,

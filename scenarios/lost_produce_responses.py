@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
+    ProducerDriver,
     Scenario,
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
 from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ within poll, and resumes from the group's committed offsets).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp
 

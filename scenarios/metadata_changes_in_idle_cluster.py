@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, FileClass
+from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, FileClass
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
 

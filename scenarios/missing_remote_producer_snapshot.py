@@ -9,8 +9,7 @@ Source: KAFKA-15195 (the ideal solution of the proposal).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.workloads.snapshot_boundary import (
     ACKNOWLEDGED,
     FIRST_TIERED,

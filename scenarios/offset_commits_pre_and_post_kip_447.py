@@ -12,8 +12,7 @@ KIP-447, KAFKA-5247.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import OnEvent
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent
 from kraftsim.lab.workloads.offset_commits import OffsetCommitWorkload
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import (

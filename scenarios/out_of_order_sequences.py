@@ -16,8 +16,7 @@ Source: KIP-98, KIP-360, KIP-890, KAFKA-5494, KAFKA-7692, KAFKA-14920.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame
 from kraftsim.lab.workloads.phases import replicas_settle, under_faults
 from kraftsim.lab.workloads.random_sequences import RandomSequence
 from kraftsim.lab.workloads.replication_workload import SETTINGS

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Value
 from kraftsim.lab.faults.fault_space import WRITER_APIS, cluster_fault_space
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
+    ProducerDriver,
     Scenario,
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, Trigger
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:

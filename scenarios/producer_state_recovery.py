@@ -21,8 +21,15 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnFrame, Trigger
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+    OnFrame,
+    Trigger,
+)
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:

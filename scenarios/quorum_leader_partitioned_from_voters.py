@@ -17,9 +17,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS
 

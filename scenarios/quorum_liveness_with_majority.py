@@ -17,11 +17,15 @@ org.apache.kafka.raft.RaftEventSimulationTest.
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.cluster.workload import ProducerIdClient
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.cluster.scenario import (
+    Mode,
+    ProducerIdClient,
+    Scenario,
+    ScenarioEnvironment,
+    ScenarioFailed,
+    within,
+)
+from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, OnEvent
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS
 

@@ -19,10 +19,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, FAULTS, Fault, OneOf
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    FAULTS,
+    LEADER_TARGET,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+    OneOf,
+    OnEvent,
+    OnFrame,
+    Trigger,
+)
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, cluster_fault_space
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
 

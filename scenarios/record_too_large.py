@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
+    ProducerDriver,
     ProducerSettings,
     Scenario,
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame, Value
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:

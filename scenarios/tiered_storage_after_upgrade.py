@@ -14,8 +14,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, Scena
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.migrating import MigrationWorkload
-from kraftsim.lab.workloads.migration_scenarios import CONTROLLERS
+from kraftsim.lab.workloads.migration_scenarios import CONTROLLERS, MigrationWorkload
 from kraftsim.lab.workloads.migration_scenarios import SETTINGS as KRAFT_SETTINGS
 from kraftsim.lab.workloads.snapshot_boundary import (
     CONFIGS,

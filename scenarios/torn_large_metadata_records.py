@@ -15,9 +15,14 @@ Source: KIP-73 (throttled replicas), KIP-595; Pillai et al., All File Systems Ar
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    LEADER_TARGET,
+    AtTime,
+    Fault,
+    FileClass,
+    OnDisk,
+)
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS

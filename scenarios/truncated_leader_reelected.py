@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.faults.fault import AtTime, Fault, OnEvent
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,

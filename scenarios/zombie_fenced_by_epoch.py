@@ -10,9 +10,8 @@ Source: KIP-98, KIP-588, KIP-890.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame
 from kraftsim.lab.faults.fault_space import INIT_PRODUCER_ID
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
 from kraftsim.lab.workloads.orders import (
     MUST_EXERCISE,
     SETTINGS,

@@ -21,8 +21,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.lab.faults.trigger import OnEvent, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent, OnFrame, Value
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,

@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING
 
 from kraftsim.clients.producer import ProducerIdRefused
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    LEADER_TARGET,
+    AtTime,
+    Fault,
+    OnEvent,
+    Trigger,
+    Value,
+)
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
-from kraftsim.lab.faults.targets import LEADER_TARGET
-from kraftsim.lab.faults.trigger import AtTime, OnEvent, Trigger
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, zookeeper_lines

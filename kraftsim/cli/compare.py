@@ -75,7 +75,7 @@ def compare(
         write_report,
     )
     from kraftsim.lab.comparison.memory import bytes_per_producer
-    from kraftsim.lab.comparison.systems import SYSTEMS
+    from kraftsim.lab.comparison.plan import SYSTEMS
 
     chosen = systems or tuple(system.name for system in SYSTEMS)
     command = shlex.join(

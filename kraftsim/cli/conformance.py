@@ -109,7 +109,7 @@ def _known_line(text: str) -> str:
     Raises Failure for a line that no requirement refers to.
     """
     from kraftsim.conformance.requirement import as_numbers
-    from kraftsim.releases.catalogue import releases
+    from kraftsim.releases.release import releases
 
     try:
         line = ".".join(map(str, as_numbers(text)[:2]))

@@ -27,7 +27,7 @@ from kraftsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.campaign.worker_pool import Terms
     from kraftsim.lab.explore.request import RunRequest
     from kraftsim.lab.explore.shrink import Progress
 
@@ -67,7 +67,7 @@ def replay(
     from msgspec import structs
 
     from kraftsim.lab.explore.replay import read_replay
-    from kraftsim.lab.explore.replay_check import check_replay, rerun
+    from kraftsim.lab.explore.run import check_replay, rerun
 
     try:
         found = read_replay(file)
@@ -164,7 +164,7 @@ def shrink(
     Writes the small run to --out, with replay.json and its explanation, description.md. Exits 0 if
     it found one, 3 if the run does not fail.
     """
-    from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.campaign.worker_pool import Terms
     from kraftsim.lab.explore.description import keep
     from kraftsim.lab.explore.shrink import shrink as shrink_run
 
@@ -203,7 +203,7 @@ def shrink(
 
 def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "RunRequest":
     from kraftsim.cluster.scenario import Mode
-    from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob
+    from kraftsim.lab.campaign.worker_pool import USUAL, CampaignJob
     from kraftsim.lab.explore.replay import read_replay
 
     if run is None:

@@ -12,7 +12,7 @@ KINDS = {
     "bugs": "kraftsim.lab.bugs.bug:BUGS",
     "faults": "kraftsim.lab.faults.fault:FAULTS",
     "invariants": "kraftsim.invariants.invariant:INVARIANTS",
-    "releases": "kraftsim.releases.catalogue:RELEASES",
+    "releases": "kraftsim.releases.release:RELEASES",
     "requirements": "kraftsim.conformance.requirement:SECTIONS",
 }
 """Kinds with a catalogue of files: kind -> module:catalogue."""

@@ -60,7 +60,7 @@ def _list_faults(json_file: Path | None) -> None:
 
 
 def _list_scenarios(json_file: Path | None) -> None:
-    from kraftsim.cli.scenario_table import HEADINGS, all_facts
+    from kraftsim.cli.kind_tables import HEADINGS, all_facts
 
     found = all_facts()
     if str(json_file) != "-":
@@ -98,7 +98,7 @@ def _list_releases(json_file: Path | None) -> None:
     As JSON with traits, features and versions.
     """
     from kraftsim.cli.kind_tables import release_as_json, release_columns
-    from kraftsim.releases.catalogue import releases
+    from kraftsim.releases.release import releases
 
     if str(json_file) != "-":
         _write_table([release_columns(release) for release in releases()])

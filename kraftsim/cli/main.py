@@ -59,6 +59,9 @@ VERBS = {
 MODULES = {
     "run_analysis": ("ingest", "analyze", "report", "trail"),
     "tables": ("sql", "dataset"),
+    "up": ("up", "join"),
+    "node": ("node", "zookeeper"),
+    "decode": ("decode", "dump"),
     "failing_run": ("replay", "shrink", "diff"),
     "running_cluster": (
         *("down", "kill", "restart", "upgrade", "pause", "resume", "isolate", "slow", "heal"),

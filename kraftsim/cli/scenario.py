@@ -40,8 +40,8 @@ class NamedScenario(click.Command):
         if NAME not in ctx.meta:
             super().format_help(ctx, formatter)
             return
+        from kraftsim.cli.kind_tables import facts_of
         from kraftsim.cli.kinds import listing
-        from kraftsim.cli.scenario_table import facts_of
         from kraftsim.cluster.scenario import scenario as named
 
         try:

@@ -24,7 +24,7 @@ from kraftsim.cli.spark_options import options_of
 
 if TYPE_CHECKING:
     from kraftsim.analysis.session import SparkOptions
-    from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.campaign.worker_pool import Terms
 
 ALL = "all"
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -128,7 +128,7 @@ def sweep(
     more (or was armed 60 times) without an effect, or no run exercised an invariant that the
     scenario must exercise.
     """
-    from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.campaign.worker_pool import Terms
 
     terms = Terms(
         release=release,
@@ -170,7 +170,7 @@ def _supported_scenarios(terms: "Terms") -> tuple[str, ...]:
     """
     from kraftsim.cluster.scenario import scenarios
     from kraftsim.cluster.spec import RELEASE_KEY
-    from kraftsim.releases.catalogue import release
+    from kraftsim.releases.release import release
 
     asked = terms.settings.get(RELEASE_KEY, terms.release)
     line = release(asked).name if asked else ""

@@ -127,8 +127,7 @@ def trace(
 
 
 def _print_columns(entries: "Sequence[Entry]", step_ms: float, width: int) -> None:
-    from kraftsim.lab.explore.columns import fitting, laid_out
-    from kraftsim.lab.explore.trace import columns_of, rows_of
+    from kraftsim.lab.explore.trace import columns_of, fitting, laid_out, rows_of
 
     names = columns_of(entries)
     count = fitting(names, width)

@@ -25,7 +25,7 @@ The path of a record:
     rules_idempotent_...   `IdempotentProducer.step` adds it to the queue of its partition
     rules_producer_steps   `PartitionQueue` decides when a batch is closed and sendable, and its
                            sequence at the first send
-    produce_outbox         sends `SendProduce` over `cluster_connections`, in order for each broker
+    producer               sends `SendProduce` over `cluster_connections`, in order for each broker
     rules_idempotent_...   `_settle_batch` meets the response: delivered, duplicate, out of order,
                            retriable, or refused
     producer               emits the event of the result, and resolves what the application awaits
@@ -41,7 +41,7 @@ EndTxn in doubt. With transaction.version 2 the epoch changes with each transact
 recognized by it. Metadata may name a leader that has changed.
 
 Variants stand beside the shipped rules: `rules_producer_variants` (KIP-758, KIP-447's text,
-sequences that do not wrap), `generic_consumer` (the alternative API of KIP-447).
+sequences that do not wrap), `GenericConsumer` in `group_consumer` (the alternative API of KIP-447).
 
 Read `rules_producer_steps`, `rules_idempotent_producer`, `step_loop`, `producer`; then
 `rules_transaction_steps` and `rules_transactional_producer`; then `rules_group_member` and

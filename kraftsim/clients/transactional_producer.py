@@ -20,8 +20,6 @@ from kraftsim.clients.events import (
     ClientStopped,
     RecordFailed,
     RecordSent,
-)
-from kraftsim.clients.events_transactions import (
     TransactionalIdTaken,
     TransactionBegun,
     TransactionEndAsked,
@@ -30,8 +28,7 @@ from kraftsim.clients.events_transactions import (
     TransactionOffsetAccepted,
     TransactionOffsetSent,
 )
-from kraftsim.clients.produce_outbox import ProduceOutbox, emit_delivered, leaders_of
-from kraftsim.clients.producer import LIBRARY
+from kraftsim.clients.producer import LIBRARY, ProduceOutbox, emit_delivered, leaders_of
 from kraftsim.clients.producer_requests import (
     answered,
     api_of,

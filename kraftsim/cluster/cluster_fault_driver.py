@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from kraftsim.cluster.administration import leader_of, wait_until_missed
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.proxy.control import Held, ProxyClient
 from kraftsim.cluster.proxy.process import ProxyProcess
-from kraftsim.cluster.quorum_queries import leader_of, wait_until_missed
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.lab.faults.field import BELIEVER_ANY, KILL_AFTER_MS, Condition, Effect, Link, Watch
 

@@ -10,6 +10,8 @@ OUT/logs/NODE.log           the log of the process for humans
 OUT/config/NODE.properties  what the process was started with
 """
 
+import hmac
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +21,33 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.cluster.private import write_private
 from kraftsim.server.config_keys import ConfigError
+
+# --------------------------------------------------------------------------------------------------
+# What only the user who started a cluster may read or do: files that may hold passwords, and the
+# sockets that control faults
+#
+# A socket on loopback can be reached by every user of the machine. The two sockets that control
+# faults therefore serve only a client that knows a secret, which is in a file that only that user
+# can read.
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read, replacing an existing one."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def new_secret() -> str:
+    """Return 32 hexadecimal digits from the operating system's entropy."""
+    return os.urandom(16).hex()
+
+
+def is_same_secret(given: str, expected: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(given.encode(), expected.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
+from kraftsim.cluster.administration import wait_until_in_sync
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
+from kraftsim.cluster.directories import is_same_secret
 from kraftsim.cluster.manual_faults import LOOPBACK, FaultDone, FaultRequest, NotPossible
-from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import does_zookeeper_serve, listeners_of
 from kraftsim.cluster.spec import RELEASE_KEY
-from kraftsim.cluster.topics import wait_until_in_sync
+from kraftsim.lab.faults.fault import LEADER_TARGET, members, names_leader, with_leader
 from kraftsim.lab.faults.field import CLIENTS, Link, links_of
-from kraftsim.lab.faults.targets import LEADER_TARGET, members, names_leader, with_leader
 from kraftsim.server.config_keys import ConfigError
 
 LEADER_SECONDS: Final = 10.0

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
 from kraftsim.lab.bugs.bug import bug
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.broker import Broker
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller import Controller

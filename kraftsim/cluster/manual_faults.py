@@ -26,7 +26,7 @@ class NotPossible(ValueError):
 
 class FaultRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links in the syntax of
-    `kraftsim.lab.faults.targets`.
+    `kraftsim.lab.faults.fault`.
     """
 
     verb: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.clients.cluster_connections import error_of
-from kraftsim.cluster.client_host import ClientHost
+from kraftsim.cluster.scenario import ClientHost
 from kraftsim.cluster.spec import CLIENT_LISTENER, ClusterSpec
 from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode

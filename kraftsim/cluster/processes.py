@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.directories import RunDirectory, write_private
 from kraftsim.cluster.launch import parse_node, parts_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
-from kraftsim.cluster.private import write_private
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text

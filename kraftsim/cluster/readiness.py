@@ -18,7 +18,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity
 from kraftsim.server.security.node_security import NodeSecurity
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 from kraftsim.world.real.world import RealClock
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse

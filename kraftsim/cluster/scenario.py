@@ -25,26 +25,174 @@ The differences between the modes are listed here and nowhere else:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kraftsim import former_names
 from kraftsim.catalogue import Catalogue, sibling
+from kraftsim.clients.group_consumer import GroupConsumerClient
+from kraftsim.clients.reader import ReadRecord
+from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings as ProducerSettings
-from kraftsim.cluster.client_host import ClientHost
+from kraftsim.clients.rules_transaction_steps import TransactionalSettings
+from kraftsim.clients.transactional_producer import TransactionalClient
+from kraftsim.cluster.administration import TransactionQueries
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.stable_ends import TransactionQueries
-from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.fault_space import FaultSpace
-from kraftsim.releases.catalogue import is_before, release, releases
+from kraftsim.releases.release import is_before, release, releases
+from kraftsim.server.parts import Parts
+from kraftsim.world.interface import World
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
+
+
+# --------------------------------------------------------------------------------------------------
+# The host of an application of a scenario: a simulated host in simulation, this process elsewhere
+#
+# Its clients are kraftsim's own in every mode.
+#
+# What an application does between its requests runs on that host, too: see `run`.
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs a coroutine on a host."""
+
+    def __call__(self, work: Coroutine[object, object, T]) -> Awaitable[T]:
+        """Run it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientHost:
+    """One host with an application on it."""
+
+    name: str
+    world: World
+    bootstrap: Sequence[tuple[str, int]]
+    frame_events: bool
+    parts: Parts
+    run_there: Runner
+
+    def run(self, work: Coroutine[object, object, T]) -> Awaitable[T]:
+        """Run a coroutine on this host."""
+        return self.run_there(work)
+
+    def emit(self, event: Event) -> None:
+        """Emit an event to the log of this host."""
+        self.world.emit(event)
+
+    def transactional_producer(
+        self, client_id: str, settings: TransactionalSettings, *, names_member: bool = True
+    ) -> TransactionalClient:
+        """Return a new producer.
+
+        `names_member` False: offsets are committed as by pre-KIP-447 clients.
+        """
+        return TransactionalClient(
+            self.world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=settings,
+            frame_events=self.frame_events,
+            names_member=names_member,
+            rules=self.parts.transactional_producer,
+        )
+
+    def group_consumer(
+        self, client_id: str, settings: MemberSettings, *, require_stable: bool = True
+    ) -> GroupConsumerClient:
+        """Return a new consumer.
+
+        `require_stable` False: it fetches offsets as pre-KIP-447 clients do.
+        """
+        return GroupConsumerClient(
+            self.world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=settings,
+            frame_events=self.frame_events,
+            require_stable=require_stable,
+        )
+
+
+async def here(work: Coroutine[object, object, T]) -> T:
+    """Run a coroutine in this process."""
+    return await work
+
+
+# --------------------------------------------------------------------------------------------------
+# The interface of workload clients, whichever library implements it
+#
+# | mode | producers and readers | producer-id clients |
+# |-----------|--------------------------------|---------------------| | sim | our own, in virtual
+# time | our own | | embedded | our own, over sockets | our own | | processes | librdkafka
+# (confluent-kafka) | our own |
+#
+# Each emits its requests and their results as events of `kraftsim.clients.events`, to a log of its
+# own.
+
+
+class ProducerDriver(Protocol):
+    """An idempotent producer with acks=all."""
+
+    async def start(self) -> None:
+        """Connect and obtain a producer id, retrying without a limit."""
+        ...
+
+    async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
+        """Enqueue a record; returns when the buffer has room for more, not when the record is
+        acknowledged.
+        """
+        ...
+
+    async def flush(self, timeout_seconds: float) -> int:
+        """Wait until every record is acknowledged or failed; return how many are still in
+        flight.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the client."""
+        ...
+
+
+class ReaderDriver(Protocol):
+    """A consumer with assigned partitions, without a group."""
+
+    async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
+        """Return every record from the start of each partition to its end at the time of the
+        call.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the client."""
+        ...
+
+
+class ProducerIdClient(Protocol):
+    """Requests producer ids, one after the other, and discards them."""
+
+    async def ask(self, count: int) -> list[int]:
+        """Return `count` fresh producer ids; retries retriable errors."""
+        ...
+
+    async def ask_once(self) -> ErrorCode:
+        """Send requests until there is an answer, and return its error, or NONE."""
+        ...
+
+    async def close(self) -> None:
+        """End the client."""
+        ...
 
 
 class Mode(StrEnum):

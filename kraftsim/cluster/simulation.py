@@ -10,27 +10,31 @@ from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.clients.reader import ReaderClient, ReadRecord
 from kraftsim.clients.rules_producer_steps import ProducerSettings
-from kraftsim.cluster.client_host import ClientHost
-from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.exact_client import ExactClient
-from kraftsim.cluster.features import update_features
-from kraftsim.cluster.launch import Node, build_node, client_parts_of, parse_node
-from kraftsim.cluster.readiness import wait_until_answering
-from kraftsim.cluster.scenario import Mode
-from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
-from kraftsim.cluster.stable_ends import TransactionQueries
-from kraftsim.cluster.topics import (
+from kraftsim.cluster.administration import (
+    TransactionQueries,
+    change_voter,
     create_topic,
     elect_preferred_leaders,
     emit_in_sync,
+    update_features,
+    voters_of,
     wait_for_replicas,
 )
-from kraftsim.cluster.voters import change_voter, voters_of
-from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
-from kraftsim.cluster.zookeeper_mirror import compare
-from kraftsim.cluster.zookeeper_queries import take_back
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.exact_client import ExactClient
+from kraftsim.cluster.launch import Node, build_node, client_parts_of, parse_node
+from kraftsim.cluster.readiness import wait_until_answering
+from kraftsim.cluster.scenario import (
+    ClientHost,
+    Mode,
+    ProducerDriver,
+    ProducerIdClient,
+    ReaderDriver,
+)
+from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
+from kraftsim.cluster.zookeeper_queries import compare, take_back
 from kraftsim.events.event import Event
-from kraftsim.lab.faults.schedule import FaultSchedule
+from kraftsim.lab.faults.arm import FaultSchedule
 from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.migration.migration import Migration

@@ -19,11 +19,12 @@ from kraftsim.cluster.directories import (
     RunDirectory,
     is_locked,
     locked,
+    new_secret,
     read_state,
+    write_private,
     write_state,
 )
 from kraftsim.cluster.fault_control_server import FaultControlServer
-from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.spec import ClusterSpec, Role

@@ -17,8 +17,7 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 ALL, LEADER, NONE = -1, 1, 0
 """The acks of a Produce request."""

@@ -13,7 +13,6 @@ from kraftsim.conformance.expect import Unmet, error_name, expect_equal, expect_
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.target import PAUSE_SECONDS, SETTLE_SECONDS, Target
 from protocol.api_keys import ApiKey
-from protocol.consumer_protocol import ConsumerProtocolSubscription, build_subscription
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (
     NO_GENERATION_ID,
@@ -40,6 +39,7 @@ from protocol.messages.k14_sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from protocol.version_prefixed import ConsumerProtocolSubscription, build_subscription
 
 Answer = TypeVar("Answer")
 SESSION_MS: Final = 30_000

@@ -20,8 +20,7 @@ from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 REQUIREMENTS = Requirements("produce", 1, "Accepted and rejected batches")
 VALIDATE = "ProduceRequest.validateRecords"

@@ -17,8 +17,7 @@ from protocol.records.batches import (
     checksum_of,
     split_batches,
 )
-from protocol.records.compression import Compression, compress
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record, compress
 
 REQUIREMENTS = Requirements("produce", 4, "Topics with compression.type")
 ZSTD_SINCE = 7

@@ -23,9 +23,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.records.batches import RecordBatch, TimestampType, build_batch, split_batches
-from protocol.records.compression import Compression
 from protocol.records.message_sets import build_message, build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 REQUIREMENTS = Requirements("produce", 3, "Message formats 0 and 1")
 UNTIL = "3.9"

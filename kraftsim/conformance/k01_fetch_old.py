@@ -24,9 +24,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchResponse, FetchTopic, PartitionData
 from protocol.records.batches import TimestampType, build_batch
-from protocol.records.compression import Compression
 from protocol.records.message_sets import OldMessage, split_any_batches
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 REQUIREMENTS = Requirements("fetch", 2, "Down-conversion to message formats 0 and 1")
 UNTIL = "3.9"

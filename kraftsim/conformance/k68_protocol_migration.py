@@ -21,15 +21,6 @@ from kraftsim.conformance.group_client import (
 from kraftsim.conformance.k68_consumer_group_heartbeat import commit, described, fetch
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, TargetTopic
-from protocol.consumer_protocol import (
-    AssignedPartitions,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    OwnedPartitions,
-    build_assignment,
-    build_subscription,
-    parse_assignment,
-)
 from protocol.errors import ErrorCode
 from protocol.messages.k11_join_group import (
     JoinGroupRequest,
@@ -44,6 +35,15 @@ from protocol.messages.k14_sync_group import (
 )
 from protocol.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.k69_consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
+from protocol.version_prefixed import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    build_assignment,
+    build_subscription,
+    parse_assignment,
+)
 
 REQUIREMENTS = Requirements("consumer-groups", 7, "Online migration between group protocols")
 SINCE = "4.0"

@@ -25,7 +25,7 @@ in, an ordered list of effects out, which a shell executes (`kraftsim/server/pum
 the clients are of this kind.
 
 Invariants. A `Decision` is valid as long as the state it has read is unchanged:
-`kraftsim/metadata/controller_deciding.py` checks that for decisions in steps. Its facts are emitted
+`kraftsim/metadata/deciding_controller.py` checks that for decisions in steps. Its facts are emitted
 when its records are committed, not earlier. Offsets in a journal only increase; after
 `revert_to(n)` every value is what it was before offset n was replayed. A table's values are
 immutable: a change is an assignment, or it would escape the journal. An expression costs time

@@ -13,7 +13,7 @@ from kraftsim.server.purgatory import Purgatory
 from kraftsim.world.interface import Clock
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 
 OnEnd = Callable[[ErrorCode], None]
 

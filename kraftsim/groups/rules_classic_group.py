@@ -10,9 +10,9 @@ from typing import Final
 
 from kraftsim.groups.rules_offsets import GroupOffsets
 from kraftsim.groups.rules_timing import JoinAnswer, Member, MemberRow, Protocols
-from protocol.consumer_protocol import parse_subscription
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
+from protocol.version_prefixed import parse_subscription
 
 CONSUMER_PROTOCOL: Final = "consumer"
 NO_STATE_TIMESTAMP: Final = -1

@@ -32,9 +32,9 @@ from kraftsim.groups.rules_timing import (
     TimerKind,
     Timers,
 )
-from protocol.consumer_protocol import ConsumerProtocolSubscription, parse_subscription
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
+from protocol.version_prefixed import ConsumerProtocolSubscription, parse_subscription
 
 Downgrade = Callable[[ConsumerGroup, GroupMoment], list[Change]]
 

@@ -37,12 +37,13 @@ from protocol.coordinator.consumer_groups import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
     TopicPartitions,
 )
 from protocol.coordinator.consumer_groups import (
     TopicPartition as TargetPartitions,
 )
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record
 from protocol.schema import Message
 

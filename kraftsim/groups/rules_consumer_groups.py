@@ -57,7 +57,10 @@ from kraftsim.groups.rules_timing import (
     Timers,
     java_hash,
 )
-from protocol.consumer_protocol import (
+from protocol.coordinator.consumer_groups import GroupMetadataKey, GroupMetadataValue
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.version_prefixed import (
     NEWEST_VERSION,
     AssignedPartitions,
     ConsumerProtocolAssignment,
@@ -66,9 +69,6 @@ from protocol.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from protocol.coordinator.consumer_groups import GroupMetadataKey, GroupMetadataValue
-from protocol.errors import ErrorCode
-from protocol.malformed import MalformedMessage
 
 NEVER_ASSIGNED_MS = 0
 

@@ -74,8 +74,12 @@ from kraftsim.groups.rules_timing import (
     TimerKind,
     Timers,
 )
-from protocol.coordinator.consumer_groups import GroupMetadataKey, GroupMetadataValue
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch

@@ -21,11 +21,14 @@ from kraftsim.inspect.record_values import (
 )
 from kraftsim.inspect.records import RECORDS, dissect_batches
 from protocol.api_keys import ApiKey
-from protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.errors import ErrorCode
-from protocol.principal_data import DefaultPrincipalData
 from protocol.records.batches import CONTROL_BIT
 from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
+from protocol.version_prefixed import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    DefaultPrincipalData,
+)
 
 FIRST_LIKELY_TIME_MS: Final = 946_684_800_000  # 2000-01-01: smaller numbers are no times
 LAST_LIKELY_TIME_MS: Final = 4_102_444_800_000  # 2100-01-01

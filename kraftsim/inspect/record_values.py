@@ -20,7 +20,7 @@ from protocol.malformed import MalformedMessage
 from protocol.metadata import registry as metadata
 from protocol.records.control_records import MESSAGES, ControlType, EndTxnMarker, control_type
 from protocol.records.record_frames import FRAME_VERSION
-from protocol.remote_log import registry as remote_log
+from protocol.remote_log import records as remote_log
 from protocol.schema import declaration_of
 from protocol.version_prefixed import PREFIX_BYTES
 

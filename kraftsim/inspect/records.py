@@ -20,9 +20,8 @@ from protocol.records.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.records.compression import decompress
-from protocol.records.malformed_batches import TornBatch
 from protocol.records.message_sets import OldMessage, open_batch
+from protocol.records.record import TornBatch, decompress
 
 BATCH: Final = "record batch"
 RECORD: Final = "record"

@@ -34,7 +34,8 @@ The path of a message:
     followers        replicate, take leadership, and change the in-sync replicas in a znode
 
 A lease is `decide_lease` in `rules_broker`: it reads the partition's state and changes only the
-reserve of ids; if that is empty, `coordination` advances the counter by compare-and-set.
+reserve of ids; if that is empty, `Coordination` in `followers` advances the counter by
+compare-and-set.
 
 What is hard is the text: it contradicts itself and leaves gaps. Each reading that it permits is a
 value of `Readings` (where expiry counts from, what the next generation starts with, the answer to a

@@ -43,9 +43,9 @@ from kraftsim.producer_state.rules_entries import increment_sequence
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
-from protocol.lease_pid.frames import LeaseApi
 from protocol.lease_pid.messages import (
     FoundMessage,
+    LeaseApi,
     LeasedFetchRequest,
     LeasedFetchResponse,
     LeasedLeadersRequest,

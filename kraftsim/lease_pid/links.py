@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from kraftsim.server.tasks import NodeTasks
 from protocol.frames import FrameReader
-from protocol.lease_pid.frames import (
+from protocol.lease_pid.messages import (
     LATEST,
     LeaseApi,
     LeasedRequestHeader,

@@ -9,9 +9,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.lease_pid.coordination import Coordination
 from kraftsim.lease_pid.events import LeasedServerRecovered, LeaseGranted, LeaseIdsReserved
-from kraftsim.lease_pid.followers import ReplicaManager
+from kraftsim.lease_pid.followers import Coordination, ReplicaManager
 from kraftsim.lease_pid.links import ServerLink
 from kraftsim.lease_pid.replica import NO_LEADER, LeaseReplica
 from kraftsim.lease_pid.rules_broker import (

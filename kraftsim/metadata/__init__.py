@@ -23,9 +23,9 @@ changes nothing.
 The path of a CreateTopics:
 
     server/forwarding             a broker wraps the request in an Envelope to the controller
-    active_only                   refuses it with NOT_CONTROLLER, unless this controller is active
-    controller_handlers/k19_...   applies the mutation quota, and builds the response rows
-    controller_deciding           a large request is decided in steps between other work; if the
+    deciding_controller           refuses it with NOT_CONTROLLER, unless this controller is active
+    controller_handlers/topics    applies the mutation quota, and builds the response rows
+    deciding_controller           a large request is decided in steps between other work; if the
                                   state changes meanwhile, it is decided again in one turn
     rules_topics                  `create_topics_steps` validates, places replicas
                                   (`rules_topic_table`), returns a `Decision`: records and results

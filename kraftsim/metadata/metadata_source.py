@@ -14,10 +14,9 @@ from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_versions import KRAFT_VERSION
 from kraftsim.metadata.topic_creation import TopicCreation
-from kraftsim.partitions.isr_changes import IsrChanges
 from kraftsim.partitions.log_directory import LogDirectory, PartitionKey
 from kraftsim.partitions.partitions import Partitions
-from kraftsim.partitions.replication import Replication
+from kraftsim.partitions.replication import IsrChanges, Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release

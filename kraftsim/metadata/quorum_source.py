@@ -7,29 +7,90 @@ Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegist
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
 from kraftsim.metadata.metadata_source import NO_CONTROLLER, ClusterFeatures, SourceHost
-from kraftsim.metadata.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.topic_creation import TopicCreation
-from kraftsim.partitions.isr_changes import IsrChanges
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH, LogDirectory
 from kraftsim.partitions.partitions import Partitions
-from kraftsim.partitions.replication import Replication
+from kraftsim.partitions.replication import IsrChanges, Replication
 from kraftsim.producer_ids.broker import BlockChannel
+from kraftsim.raft.quorum_settings import raft_settings
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_voters import VoterNode
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer
+from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
 from kraftsim.server.forwarding import Forwarding, RequestForwarder
-from kraftsim.server.lifecycle import Lifecycle
+from kraftsim.server.identity import load_metadata_identity
+from kraftsim.server.lifecycle import Lifecycle, Registration
 from kraftsim.server.outbound import VersionRange
-from kraftsim.server.registration import Registration
 from kraftsim.server.security.broker_guards import BROKER_TABLE
 from kraftsim.server.security.rights import GuardedBroker, GuardTable
+from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
+from protocol.malformed import MalformedMessage
+
+# --------------------------------------------------------------------------------------------------
+# How a broker takes part in the controller quorum: it replicates the metadata log as an observer,
+# and sends heartbeats to the leader
+#
+# KRaft brokers depend on both; brokers that migrate from ZooKeeper run both in addition (KIP-866).
+# Source: org.apache.kafka.raft.KafkaRaftClient (observers), kafka.server.BrokerLifecycleManager.
+
+HEARTBEAT_SHARE: Final = 2
+"""A heartbeat times out after half a session timeout, so that the next one is still in time."""
+
+
+def heartbeat_channel(
+    shell: NodeShell, controller: ActiveController, own_versions: Mapping[int, VersionRange]
+) -> ControllerChannel:
+    """Return the channel for the broker's registration and heartbeats."""
+    return ControllerChannel(
+        shell,
+        name="heartbeat",
+        controller=controller,
+        request_timeout_ms=shell.config.controller_socket_timeout_ms,
+        retry_timeout_ms=shell.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
+        own_versions=own_versions,
+    )
+
+
+async def loaded_observer(
+    shell: NodeShell,
+    directory_id: bytes,
+    own_versions: Mapping[int, VersionRange],
+    listener: MetadataPublisher,
+    *,
+    has_pre_vote: bool,
+) -> RaftNode:
+    """Return a replica with the broker's metadata log loaded.
+
+    Raises ConfigError or OSError; everything is closed then.
+    """
+    config = shell.config
+    raft = RaftNode(
+        shell,
+        directory_id=await load_metadata_identity(shell.world, config, directory_id),
+        own_versions=own_versions,
+        settings=raft_settings(config, has_pre_vote=has_pre_vote, always_flushes=False),
+        listener=listener,
+    )
+    try:
+        await raft.load()
+    except BaseException as failure:
+        raft.close()
+        if isinstance(failure, MalformedMessage):
+            raise ConfigError(
+                f"{config.metadata_key}: the metadata log in {config.metadata_directory} "
+                f"contains unsupported records: {failure}"
+            ) from failure
+        raise
+    return raft
+
 
 CORDONED = "cordoned.log.dirs"
 ALL_DIRECTORIES = "*"

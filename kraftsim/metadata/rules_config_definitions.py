@@ -16,7 +16,7 @@ from math import inf, isfinite, isnan
 from typing import Final
 
 from protocol.config_resources import ConfigType
-from protocol.storage.java_integers import parse_int32, parse_int64
+from protocol.storage.text_files import parse_int32, parse_int64
 
 Value = bool | int | float | str | tuple[str, ...]
 Check = Callable[[Value], "str | tuple[str | None, str] | None"]

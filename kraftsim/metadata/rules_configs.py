@@ -38,7 +38,7 @@ from protocol.messages.k44_incremental_alter_configs import (
 from protocol.metadata.settings import TOPIC_RESOURCE, ConfigRecord
 from protocol.metadata.topics import ClearElrRecord
 from protocol.schema import Message
-from protocol.storage.java_integers import parse_int32
+from protocol.storage.text_files import parse_int32
 
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 ALL_BROKERS: Final = ""

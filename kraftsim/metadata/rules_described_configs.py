@@ -37,7 +37,7 @@ from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
 )
-from protocol.storage.java_integers import parse_int32
+from protocol.storage.text_files import parse_int32
 
 AnyResource: TypeAlias = AlterConfigsResource | ReplacedResource
 Holds: TypeAlias = Callable[[str], str | None]

@@ -12,7 +12,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
 from kraftsim.server.outbound import OnAnswer
-from kraftsim.tiered_storage.store_settings import (
+from kraftsim.tiered_storage.remote_store import (
     METADATA_TOPIC,
     metadata_topic_settings,
 )

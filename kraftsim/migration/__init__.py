@@ -20,7 +20,7 @@ is committed. Producer ids, epochs and topic ids survive.
 The path of one committed change in DUAL_WRITE:
 
     migration              `on_grown` queues that the log has grown; `run` takes one event at a time
-    committed_image        replays what was committed since, and records what it touched
+    migration              replays what was committed since, and records what it touched
     rules_driver           `Published` goes in, `Mirror` comes out
     migration              executes `Mirror`: `operations_of` turns the touched keys into writes
                            (`kraftsim/zookeeper/rules_znode_writes`)
@@ -43,5 +43,5 @@ controller serves registrations only until the copy is complete (KAFKA-14805). 3
 that the copy is a transaction (KAFKA-17457). 4.0 has no ZooKeeper.
 
 Read `rules_driver` from `DriverState` to `MigrationDriver.step`, then `migration`,
-`zookeeper_copy`, `zookeeper_side`. docs/upgrades.md shows a migration as an operator sees it.
+`zookeeper_side`. docs/upgrades.md shows a migration as an operator sees it.
 """

@@ -59,7 +59,7 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 
 FIRST_FETCH_WITH_LAST_EPOCH = 12
 FIRST_FETCH_WITH_TOPIC_IDS = 13

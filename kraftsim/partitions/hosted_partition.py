@@ -12,21 +12,18 @@ from kraftsim.metadata.topic_settings import TopicSettings
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.producer_snapshots import ProducerSnapshots
-from kraftsim.partitions.rules_append import (
-    AppendDecision,
-    EndMarker,
-    NothingToAppend,
-    UncheckedRecords,
-)
+from kraftsim.partitions.rules_append import AppendDecision, NothingToAppend, UncheckedRecords
 from kraftsim.partitions.rules_follower import Accept, RestartAt, TruncateTo
 from kraftsim.partitions.rules_leader import LeaderState
-from kraftsim.partitions.rules_replica import NO_REMOTE_OFFSET, PartitionReplica
+from kraftsim.partitions.rules_replica import PartitionReplica
+from kraftsim.partitions.rules_replica_log import NO_REMOTE_OFFSET
 from kraftsim.producer_state.rules_entries import Duplicate, ProducerStateEntry
+from kraftsim.producer_state.rules_manager import EndMarker
 from kraftsim.tiered_storage.rules_reading import RestartBehind
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchPartition, PartitionData
 from protocol.records.batches import RecordBatch, split_batches
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 
 # --------------------------------------------------------------------------------------------------
 # A cache of unchanged fetch rows: followers fetch every partition again and again, and most of the

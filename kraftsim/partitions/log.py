@@ -20,16 +20,14 @@ from kraftsim.partitions.rules_log import (
     SegmentSettings,
     expired,
 )
-from kraftsim.partitions.segment_extent import segment_extent
-from kraftsim.partitions.segment_files import PendingIndex
-from kraftsim.partitions.segment_scan import SegmentScan
+from kraftsim.partitions.segment_files import PendingIndex, SegmentScan, segment_extent
 from kraftsim.partitions.segment_swap import CleanedSegment, remove_originals, rename_segment
 from kraftsim.server.events import LogRecovered
 from kraftsim.world.interface import Chunk, File, World
 from protocol.records.batches import RecordBatch
-from protocol.storage.checkpoints import EpochStart
 from protocol.storage.file_names import CLEANED, LOG, SWAP
 from protocol.storage.indexes import AbortedTransaction
+from protocol.storage.text_files import EpochStart
 
 NO_EPOCH = -1
 

@@ -7,20 +7,155 @@ Source: org.apache.kafka.storage.internals.log.{LocalLog.read, LogSegment.read,
 UnifiedLog.fetchOffsetByTimestamp}.
 """
 
+import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from struct import Struct
+from types import TracebackType
+from typing import TypeAlias
 
-from kraftsim.partitions.found_record import FoundCandidate, Search
-from kraftsim.partitions.log_gate import LogGate
-from kraftsim.partitions.partition_directory import PartitionDirectory
 from kraftsim.partitions.rules_log import Segment, SegmentList, SegmentSettings
-from kraftsim.partitions.segment_files import SegmentFiles
-from kraftsim.partitions.segment_scan import SegmentScan, whole_batches
-from kraftsim.partitions.transaction_indexes import TransactionIndexes
+from kraftsim.partitions.rules_reading import takes_long
+from kraftsim.partitions.segment_files import (
+    PartitionDirectory,
+    SegmentFiles,
+    SegmentScan,
+    TransactionIndexes,
+    whole_batches,
+)
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.records.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
 from protocol.storage.indexes import AbortedTransaction
+
+# --------------------------------------------------------------------------------------------------
+# Search for a record by timestamp: batch by batch, with slow batches searched in a thread
+#
+# Source: FileRecords.TimestampAndOffset, UnifiedLog.fetchOffsetByTimestamp.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRecord:
+    """A record found by its timestamp."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCandidate:
+    """A batch that may contain the first record with this timestamp or a greater one."""
+
+    batch: RecordBatch
+    timestamp: int
+
+
+Search: TypeAlias = Generator[FoundCandidate, FoundRecord | None, FoundRecord | None]
+"""Yields batches to be searched, receives the record found in each, and returns the result."""
+
+
+def first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
+    """Return the first record of a batch with this timestamp or a greater one.
+
+    Raises MalformedBatch for undecodable records.
+    """
+    for record in batch.records():
+        if record.timestamp >= timestamp:
+            return FoundRecord(
+                offset=record.offset,
+                timestamp=record.timestamp,
+                leader_epoch=batch.partition_leader_epoch,
+            )
+    return None
+
+
+async def first_record_aside(
+    world: World, batch: RecordBatch, timestamp: int
+) -> FoundRecord | None:
+    """The same; a slow batch is searched in a thread."""
+    if takes_long(batch.view()):
+        return await world.aside(lambda: first_record(batch, timestamp))
+    return first_record(batch, timestamp)
+
+
+def searched(search: Search) -> FoundRecord | None:
+    """Run a search to its end in one turn. Raises MalformedBatch and OSError."""
+    try:
+        candidate = next(search)
+        while True:
+            candidate = search.send(first_record(candidate.batch, candidate.timestamp))
+    except StopIteration as end:
+        found: FoundRecord | None = end.value
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# Mutual exclusion for changes of existing log data: truncation, moves and deletion, and the
+# cleaner, which is cancelled for any of them
+#
+# Appends and reads are not affected.
+#
+# Source: kafka.log.LogCleanerManager.{abortAndPauseCleaning, resumeCleaning, doneCleaning}.
+
+
+class LogGate:
+    """`async with gate` waits until the cleaner has released the log, and excludes it meanwhile.
+    Without a running cleaner it does not wait.
+    """
+
+    __slots__ = ("_claims", "_is_cleaned", "_released")
+
+    def __init__(self) -> None:
+        self._claims = 0
+        self._is_cleaned = False
+        self._released: asyncio.Future[None] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the log is neither claimed nor being cleaned."""
+        return not self._claims and not self._is_cleaned
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the cleaner must release the log as soon as possible."""
+        return self._claims > 0
+
+    def begin_cleaning(self) -> None:
+        """The cleaner acquires the log."""
+        assert self.is_free, "one at a time"
+        self._is_cleaned = True
+
+    def end_cleaning(self) -> None:
+        """The cleaner releases the log."""
+        self._is_cleaned = False
+        released, self._released = self._released, None
+        if released is not None and not released.done():
+            released.set_result(None)
+
+    async def __aenter__(self) -> None:
+        await self.claim()
+
+    async def claim(self) -> None:
+        """Wait until the cleaner has released the log, and exclude it from now on."""
+        self._claims += 1
+        try:
+            while self._is_cleaned:
+                if self._released is None:
+                    self._released = asyncio.get_running_loop().create_future()
+                await asyncio.shield(self._released)
+        except BaseException:
+            self._claims -= 1
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._claims -= 1
+
 
 NOTHING = memoryview(b"")
 SLICE_BYTES_MIN = 128 * 1024

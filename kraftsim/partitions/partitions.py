@@ -20,8 +20,7 @@ from kraftsim.partitions.directory_assignments import DirectoryAssignments
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_cleaner import LogCleaner, RetentionUpkeep
-from kraftsim.partitions.log_directories import LogDirectories
-from kraftsim.partitions.log_directory import LogDirectory
+from kraftsim.partitions.log_directory import LogDirectories, LogDirectory
 from kraftsim.partitions.log_directory import PartitionKey as PartitionKey
 from kraftsim.partitions.partition_opening import PartitionParts, open_partition
 from kraftsim.partitions.replica_moves import ReplicaMoves

@@ -23,7 +23,7 @@ from kraftsim.partitions.rules_append import (
     client_batch,
     converted_records,
 )
-from kraftsim.partitions.rules_scan_work import (
+from kraftsim.partitions.rules_reading import (
     BELIEVED_BYTES_MAX,
     LOOKED_THROUGH_BYTES_MAX,
     believed_bytes,

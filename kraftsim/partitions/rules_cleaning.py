@@ -19,8 +19,7 @@ from kraftsim.partitions.rules_log import RELATIVE_OFFSET_MAX, Segment
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from kraftsim.producer_state.rules_manager import marker_of
 from protocol.records.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
-from protocol.records.malformed_batches import MalformedRecord
-from protocol.records.record import Record
+from protocol.records.record import MalformedRecord, Record
 from protocol.storage.indexes import AbortedTransaction
 
 SHORT_KEY_BYTES_MAX: Final = 16

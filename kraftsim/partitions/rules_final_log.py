@@ -22,7 +22,7 @@ from kraftsim.partitions.events import (
     FinalRecord,
     FinalTransaction,
 )
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.malformed import MalformedMessage

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from protocol.storage.checkpoints import EpochStart
 from protocol.storage.indexes import OffsetEntry, TimeEntry
+from protocol.storage.text_files import EpochStart
 
 NO_LEADER_EPOCH: Final = -1
 NO_OFFSET: Final = -1

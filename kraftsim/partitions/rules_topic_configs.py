@@ -10,7 +10,7 @@ from typing import Final
 from kraftsim.partitions.rules_append import AppendRules
 from kraftsim.partitions.rules_cleaning import CleaningRules
 from kraftsim.partitions.rules_log import RetentionRules, SegmentSettings
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 
 AS_PRODUCED: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"

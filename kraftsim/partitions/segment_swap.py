@@ -12,8 +12,7 @@ Source: LocalLog.replaceSegments, LogLoader.{removeTempFilesAndCollectSwapFiles,
 from collections.abc import Iterable
 
 from kraftsim.partitions.rules_log import Segment
-from kraftsim.partitions.segment_files import PendingIndex
-from kraftsim.partitions.segment_scan import SegmentScan
+from kraftsim.partitions.segment_files import PendingIndex, SegmentScan
 from kraftsim.world.interface import Chunk, Disk
 from protocol.storage.file_names import (
     CLEANED,

@@ -13,8 +13,8 @@ requests, and `kraftsim.producer_ids.broker_handlers.k22_init_producer_id` retur
 client, at once or when a block has arrived. A restarted broker starts with an empty block: what was
 left of the former one is wasted, never reused.
 
-    rules_blocks         blocks, responses, numbered requests, the block znode           pure
-    rules_allocation     the controller's side, and the variants of KIP-730              pure
+    rules_allocation     blocks, responses, numbered requests, the block znode; the      pure
+                         controller's side, and the variants of KIP-730
     rules_block_clients  the broker's side, and the variants                             pure
     broker               runs a broker's source; the channels that a variant may use
     controller           the rate limit that KIP-730 describes

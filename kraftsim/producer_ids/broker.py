@@ -12,6 +12,7 @@ from typing import Final, Protocol, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
+from kraftsim.producer_ids.rules_allocation import ProducerId, numbered
 from kraftsim.producer_ids.rules_block_clients import (
     CompleteRequest,
     Effect,
@@ -22,7 +23,6 @@ from kraftsim.producer_ids.rules_block_clients import (
     WakeAt,
     own_block,
 )
-from kraftsim.producer_ids.rules_blocks import ProducerId, numbered
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import OnAnswer
 from kraftsim.server.pump import Pump

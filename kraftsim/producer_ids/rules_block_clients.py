@@ -20,7 +20,7 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockRefused,
     ProducerIdBlockRequested,
 )
-from kraftsim.producer_ids.rules_blocks import (
+from kraftsim.producer_ids.rules_allocation import (
     EMPTY_BLOCK,
     ProducerId,
     ProducerIdBlock,

@@ -12,13 +12,12 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
-from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind, block_text
+from kraftsim.producer_ids.rules_allocation import ProducerIdBlock, block_behind, block_text
 from kraftsim.server.outbound import OnAnswer
 from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.session import ZookeeperSession
-from kraftsim.zookeeper.znode_writer import set_request
+from kraftsim.zookeeper.znode_writer import FencedWrites, set_request
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.schema import Message

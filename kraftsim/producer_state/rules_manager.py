@@ -29,10 +29,11 @@ from protocol.records.batches import SEQUENCES, RecordBatch
 from protocol.records.control_records import (
     ControlType,
     EndTxnMarker,
+    build_transaction_marker,
     control_type,
     parse_control_record,
 )
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 from protocol.storage.indexes import AbortedTransaction
 
 # --------------------------------------------------------------------------------------------------
@@ -676,3 +677,51 @@ class LatestBatchRepeated(LatestBatchStateManager):
             if isinstance(verdict, Duplicate)
             else verdict
         )
+
+
+# --------------------------------------------------------------------------------------------------
+# Transaction markers: the control batch that a transaction coordinator writes
+#
+# Source: MemoryRecords.withEndTransactionMarker.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndMarker:
+    """`coordinator_epoch`: the leader epoch of the coordinator's partition, which fences older
+    coordinators.
+
+    `transaction_version`: 2 if the epoch was bumped for this marker; it is not stored in the batch.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int = 0
+
+    def batch(self, now_ms: int) -> RecordBatch:
+        """Return the control batch. `now_ms` is the wall clock."""
+        built = build_transaction_marker(
+            commits=self.is_commit,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp=now_ms,
+        )
+        return RecordBatch(built)
+
+
+def end_marker_of(batch: RecordBatch) -> EndMarker | None:
+    """Return the marker of a control batch; None if compaction removed it.
+
+    Raises MalformedBatch.
+    """
+    marker = marker_of(batch)
+    if marker is None:
+        return None
+    return EndMarker(
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        is_commit=not marker.is_abort,
+    )

@@ -18,7 +18,7 @@ Rules and shell are split strictly: `RaftReplica` gets every input (a request, a
 failure, a flush, the time) and returns effects; `RaftNode` executes them in one queue. Its
 docstring explains why one queue makes durability and order correct. The path of a Vote:
 
-    controller_handlers/elections  passes the request on (`quorum_requests`)
+    controller_handlers/quorum     passes the request on (`quorum_requests`)
     raft_node                      `ask` hands it to the rules, then runs the queue
     rules_replica                  `on_request` selects the rule
     rules_elections                `on_vote_request` adopts a higher epoch, checks the log of the

@@ -4,15 +4,15 @@ formatting of the metadata directory, where the properties name the initial vote
 Source: org.apache.kafka.raft.QuorumConfig.
 """
 
+from kraftsim.raft.metadata_store import write_format_snapshot
 from kraftsim.raft.rules_settings import RaftSettings
 from kraftsim.raft.rules_voters import Address, ReplicaKey, VoterNode, VoterSet, static_voter_set
-from kraftsim.raft.snapshot_files import write_format_snapshot
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.identity import check_formattable, metadata_world
 from kraftsim.world.interface import World
 from protocol.storage.file_names import META_PROPERTIES
-from protocol.storage.meta_properties import MetaProperties, build_meta_properties
+from protocol.storage.text_files import MetaProperties, build_meta_properties
 
 
 def static_voters(config: NodeConfig) -> VoterSet:

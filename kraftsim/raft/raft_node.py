@@ -55,7 +55,7 @@ from typing import Final, Protocol
 
 from kraftsim.raft import rules_effects as do
 from kraftsim.raft.events import MetadataFlushed
-from kraftsim.raft.metadata_store import MetadataStore
+from kraftsim.raft.metadata_store import DIRECTORY, DamagedSnapshot, MetadataStore
 from kraftsim.raft.quorum_settings import static_voters
 from kraftsim.raft.raft_connections import RaftConnections
 from kraftsim.raft.rules_effects import WriteFetched, WriteLeaderChange, WriteVoters
@@ -65,7 +65,6 @@ from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Leadership
 from kraftsim.raft.rules_settings import RaftSettings
 from kraftsim.raft.rules_voters import Address, ReplicaKey, VoterNode
-from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.server.events import DiskFailed
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.shell import NodeShell
@@ -83,8 +82,8 @@ from protocol.records.control_records import (
 from protocol.schema import Message
 from protocol.storage.quorum_state import QuorumState
 
-# -------------------------------------------------------------------------------------------------
-# Callbacks of a node for its replica of the metadata log.
+# --------------------------------------------------------------------------------------------------
+# Callbacks of a node for its replica of the metadata log
 #
 # Every node with a replica follows the committed log; only a controller can become leader.
 # Source: org.apache.kafka.raft.RaftClient.Listener.
@@ -188,8 +187,8 @@ class FreshBatches:
         self._batches.clear()
 
 
-# -------------------------------------------------------------------------------------------------
-# Control batches that a leader writes about the quorum itself.   Source: KIP-595, KIP-853,
+# --------------------------------------------------------------------------------------------------
+# Control batches that a leader writes about the quorum itself. Source: KIP-595, KIP-853,
 # org.apache.kafka.raft.internals.BatchAccumulator.
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from kraftsim.partitions.rules_log import LeaderEpochs
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 
 class LogEnd(NamedTuple):

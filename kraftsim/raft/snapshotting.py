@@ -16,9 +16,9 @@ from typing import Final
 
 from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
 from kraftsim.raft.events import SnapshotWritten
+from kraftsim.raft.metadata_store import DIRECTORY, DamagedSnapshot
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import SnapshotId
-from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.server.shell import NodeShell
 from protocol.metadata.registry import build_record, parse_record
 from protocol.records.batches import RecordBatch, split_batches

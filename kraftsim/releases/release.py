@@ -9,6 +9,7 @@ Source: KIP-584, KIP-778.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from kraftsim.catalogue import Catalogue
 from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
 
@@ -103,3 +104,35 @@ def _changed(
     lost: Collection[ApiKey],
 ) -> dict[ApiKey, VersionRange]:
     return {key: versions for key, versions in {**before, **now}.items() if key not in lost}
+
+
+# --------------------------------------------------------------------------------------------------
+# The releases, found by their files
+
+RELEASES = Catalogue("kraftsim.releases", "RELEASE", Release, apart=("catalogue", "traits"))
+
+DEFAULT_RELEASE = "3.9"
+
+
+def release(name: str) -> Release:
+    """Return the release of a line, for example "3.9".
+
+    Raises KeyError that lists the known names.
+    """
+    return RELEASES.named(name)
+
+
+def releases() -> tuple[Release, ...]:
+    """Return every release, oldest first."""
+    return tuple(sorted(RELEASES.all(), key=lambda known: _number(known.name)))
+
+
+def is_before(line: str, other: str) -> bool:
+    """Return whether a release line, "3.9", or a level that it introduced, "3.9-IV0", is older than
+    another line.
+    """
+    return _number(line) < _number(other)
+
+
+def _number(line: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in line.partition("-")[0].split("."))

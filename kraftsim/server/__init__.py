@@ -17,7 +17,7 @@ one request.
 
 The path of a request:
 
-    listeners            one socket each; `connection_admission` admits within quotas (KIP-612)
+    listeners            one socket each; connections are admitted within quotas (KIP-612)
     connection, inbox    bytes to frames, in place; back-pressure; order of responses
     security/sasl_gate   only on SASL listeners: nothing but authentication passes before it
     dispatch             version, decoding, the handler of the API
@@ -35,15 +35,15 @@ the controller can decide is wrapped in an Envelope, and its response is passed 
 `broker` and `controller` wire the concerns together, start them and stop them in order. A node
 never compares releases: `parts` selects the class of each replaceable rule once, by the traits of
 the release, and puts a historical bug in the same place. `config` is the properties, `shell` the
-runtime that both kinds of node share (tasks, turns, failure), `lifecycle` and `registration` a
-broker's way into the cluster, `outbound` and `controller_channel` the client side of a node's own
+runtime that both kinds of node share (tasks, turns, failure), `lifecycle` a broker's
+way into the cluster, `outbound` and `controller_channel` the client side of a node's own
 requests.
 
 What is hard. Everything is one event loop, so no handler may take long: scans of records run in a
 thread beside it, large requests in slices of fixed size: fixed, so that a seed gives the same event
 log. The hot path and the careful path must answer alike: `dispatch` serves ordinary frames in a
 tight loop and leaves everything unusual to `serve`. A response may fail to encode, because a client
-controls what it quotes (`failed_answers`). A handler may complete another client's request, and its
+controls what it quotes (`frame_server`). A handler may complete another client's request, and its
 failure must not become theirs (`Deferred.complete_with`).
 
 Releases. `releases/` says which APIs and versions a release offers (`api_offer`), its defaults and

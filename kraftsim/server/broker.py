@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.groups.group_configuration import group_settings, may_serve_consumers
-from kraftsim.groups.group_coordinator import GroupCoordinator
+from kraftsim.groups.group_coordinator import GroupCoordinator, group_settings, may_serve_consumers
 from kraftsim.metadata.metadata_source import MetadataSource
 from kraftsim.metadata.quorum_source import QuorumSource
 from kraftsim.metadata.rules_described_configs import BrokerSettings
@@ -44,7 +43,7 @@ from kraftsim.server.security.rights import guarded
 from kraftsim.server.serving_broker import BrokerAddress
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.with_rules import parsing_rules
-from kraftsim.tiered_storage.store_settings import METADATA_TOPIC
+from kraftsim.tiered_storage.remote_store import METADATA_TOPIC
 from kraftsim.tiered_storage.tiered_storage import TieredStorage
 from kraftsim.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.world.interface import World

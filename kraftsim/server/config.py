@@ -74,7 +74,7 @@ from kraftsim.server.endpoints import (
     ZookeeperAddresses,
     parse_zookeeper,
 )
-from kraftsim.server.large_frames import LARGE_FRAME_BYTES
+from kraftsim.server.inbox import LARGE_FRAME_BYTES
 from kraftsim.server.security.listener_settings import (
     check_advertised,
     check_listeners,

@@ -13,8 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kraftsim.metadata.rules_config_definitions import ConfigDefinition
-from kraftsim.metadata.rules_config_releases import DEFAULT_LINE, LINES, config_tables
-from kraftsim.metadata.rules_starting_configs import complaint_at_start
+from kraftsim.metadata.rules_config_releases import (
+    DEFAULT_LINE,
+    LINES,
+    complaint_at_start,
+    config_tables,
+)
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.security.listener_settings import base_key, closest_listener_key
 

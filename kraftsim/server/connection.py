@@ -77,18 +77,16 @@ from kraftsim.server.call import (
     NoAnswer,
     without_records,
 )
-from kraftsim.server.events_connections import (
+from kraftsim.server.events import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,
     FrameSent,
     RequestRefused,
 )
-from kraftsim.server.failed_answers import answer_instead, encoding_failed
 from kraftsim.server.file_sender import FileSender, holds_slices, read_slices
-from kraftsim.server.frame_server import NO_HEAD, FrameServer
-from kraftsim.server.inbox import Buffer, ClientNames, ClientOf, Inbox
-from kraftsim.server.large_frames import LargeFrames
+from kraftsim.server.frame_server import NO_HEAD, FrameServer, answer_instead, encoding_failed
+from kraftsim.server.inbox import Buffer, ClientNames, ClientOf, Inbox, LargeFrames
 from kraftsim.server.rules_authentication import ANONYMOUS
 from kraftsim.server.security.sasl_gate import SaslGate
 from kraftsim.server.security.tls import principal_of

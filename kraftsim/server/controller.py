@@ -16,7 +16,7 @@ from typing import Final
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
-from kraftsim.metadata.active_only import for_active_controller
+from kraftsim.metadata.deciding_controller import for_active_controller
 from kraftsim.metadata.events import ControllerResigned
 from kraftsim.metadata.metadata_publisher import parsed_records
 from kraftsim.metadata.metadata_writer import MetadataWriter
@@ -44,7 +44,7 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED
 from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.server.call import Call, Handler
-from kraftsim.server.client_quotas import mute
+from kraftsim.server.client_quotas import MutationQuotas, mute
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
@@ -57,7 +57,6 @@ from kraftsim.server.identity import (
     random_uuid,
 )
 from kraftsim.server.listeners import Listeners
-from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.server.own_registration import OwnRegistration
 from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Sharers, WindowedRate
@@ -134,8 +133,8 @@ class RequestQuotas:
         return pause_ms
 
 
-# -------------------------------------------------------------------------------------------------
-# Periodic tasks of an active controller: they start with its activation and end when it resigns.
+# --------------------------------------------------------------------------------------------------
+# Periodic tasks of an active controller: they start with its activation and end when it resigns
 
 Periodic = Callable[["Controller"], Coroutine[None, None, None]]
 

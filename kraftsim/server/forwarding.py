@@ -5,8 +5,10 @@ Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils,
 DefaultKafkaPrincipalBuilder.
 """
 
+import copy
 import ipaddress
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Never, Protocol
 
 from kraftsim.catalogue import Catalogue
@@ -18,19 +20,22 @@ from kraftsim.server.call import (
     Encoded,
     Failed,
     Handler,
+    NoAnswer,
     reason_of,
 )
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.outbound import NoCommonVersion
 from kraftsim.server.rules_authentication import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kraftsim.server.rules_authentication import Principal
+from kraftsim.server.serving_broker import RunningBroker
 from kraftsim.server.shell import NodeShell
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.principal_data import DefaultPrincipalData, build_principal
-from protocol.requests import request_chunks
+from protocol.requests import decode_response_body, request_chunks
 from protocol.schema import Message
+from protocol.version_prefixed import DefaultPrincipalData, build_principal
 
 ANONYMOUS = build_principal(DefaultPrincipalData(principal_type="User", name="ANONYMOUS"))
 LOOPBACK_ADDRESS = ipaddress.ip_address("127.0.0.1").packed
@@ -171,3 +176,67 @@ def _forwarding_handler(key: ApiKey, refuse: Refuse) -> Handler[ForwardingNode]:
         return later
 
     return Handler(key=key, handle=handle, refuse=refuse)
+
+
+# --------------------------------------------------------------------------------------------------
+# Requests that a broker processes in part and forwards in part: the responses are merged
+#
+# Source: KIP-590, kafka.server.KafkaApis.
+
+
+class RestForwardingBroker(ForwardingNode, RunningBroker, Protocol):
+    """A broker that forwards a part of a request."""
+
+
+def forward_rest(
+    broker: RestForwardingBroker,
+    call: Call,
+    rest: Message | None,
+    join: Callable[[Message | None], Answer],
+    refuse: Refuse,
+) -> Answer | Deferred:
+    """Return `join(response)` of the controller's response to `rest`; at once if there is no rest.
+
+    `refuse` builds errors for the rest only.
+    """
+    if rest is None:
+        return join(None)
+    asked = copy.copy(call)
+    asked.body = rest
+    later, inner = Deferred(), Deferred()
+
+    def joined() -> Answer:
+        answer = inner.answer
+        assert answer is not None and not isinstance(answer, NoAnswer), (
+            "called on the controller's response"
+        )
+        if isinstance(answer, Encoded):
+            answer = _decoded(call, answer.rest)
+        return answer if isinstance(answer, Closing | Failed) else join(answer)
+
+    async def join_aside() -> None:
+        """The same for a large response: it is decoded in a thread."""
+        answer = inner.answer
+        if isinstance(answer, Encoded):
+            encoded = answer.rest
+            with suppress(MalformedMessage):  # `joined` raises it again, which fails the request
+                inner.answer = await broker.world.aside(lambda: _decoded(call, encoded))
+            await broker.shell.turns.next()
+        later.complete_with(joined)
+
+    def settle() -> None:
+        if call.is_large:
+            broker.shell.tasks.spawn(join_aside(), "join-large-answer")
+        else:
+            later.complete_with(joined)
+
+    inner.attach(settle)
+    later.when_abandoned(inner.abandon)
+    broker.forwarding.forward(asked, inner, refuse)
+    return later
+
+
+def _decoded(call: Call, encoded: bytes) -> Message:
+    return decode_response_body(
+        call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + encoded
+    )

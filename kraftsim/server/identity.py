@@ -12,7 +12,7 @@ kafka.server.KafkaRaftServer.initializeLogDirs.
 import posixpath
 from dataclasses import replace
 
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
@@ -25,7 +25,7 @@ from protocol.storage.file_names import (
     metadata_snapshot_name,
     partition_directory_name,
 )
-from protocol.storage.meta_properties import (
+from protocol.storage.text_files import (
     KRAFT_VERSION,
     ZOOKEEPER_VERSION,
     MetaProperties,

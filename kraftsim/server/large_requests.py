@@ -28,7 +28,7 @@ from kraftsim.server.call import (
     completed_by,
     reason_of,
 )
-from kraftsim.server.failed_answers import ANSWERED, encoding_failed
+from kraftsim.server.frame_server import ANSWERED, encoding_failed
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.slices import ENTRIES_PER_SLICE, SlicePart, Slices, Turns
 from kraftsim.world.interface import World

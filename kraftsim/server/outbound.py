@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from kraftsim import __version__
 from kraftsim.server.call import reason_of
-from kraftsim.server.events_connections import (
+from kraftsim.server.events import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,

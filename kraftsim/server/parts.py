@@ -27,8 +27,7 @@ from kraftsim.metadata.rules_described_configs import (
 from kraftsim.metadata.rules_features import MigrationBehavior, MigrationStatePolicy
 from kraftsim.metadata.rules_image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.migration.rules_driver import MigrationDriver
-from kraftsim.migration.zookeeper_copy import ZookeeperCopy
-from kraftsim.migration.zookeeper_side import ZookeeperSide
+from kraftsim.migration.zookeeper_side import ZookeeperCopy, ZookeeperSide
 from kraftsim.partitions.fetch_responses import AbortedLists
 from kraftsim.partitions.producer_snapshots import BoundedReplay, NewestSnapshots, ProducerSnapshots
 from kraftsim.partitions.rules_replica import PartitionReplica

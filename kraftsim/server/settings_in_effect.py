@@ -23,7 +23,7 @@ from kraftsim.server.security.listener_settings import (
     is_listener_key,
     listener_of,
 )
-from kraftsim.server.security.tls_choices import TLS_CHOICES
+from kraftsim.server.security.tls import TLS_CHOICES
 
 READ_BY_NAME: Final = TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | {CORDONED}
 """Settings that code reads by name from the properties or from dynamic configs."""

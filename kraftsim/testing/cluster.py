@@ -23,6 +23,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kraftsim.cluster.administration import create_topic, wait_until_in_sync
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -30,10 +31,9 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import BrokerListener, listeners_of
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, SpecError
-from kraftsim.cluster.topics import create_topic, wait_until_in_sync
 from kraftsim.events.event import Event
+from kraftsim.lab.faults.fault import members, names_leader, with_leader
 from kraftsim.lab.faults.field import Condition, links_of
-from kraftsim.lab.faults.targets import members, names_leader, with_leader
 from kraftsim.testing.security import security_preset
 
 if TYPE_CHECKING:  # the checks, which most tests do not ask for, import every invariant

@@ -1,24 +1,24 @@
-"""Copies inactive segments of a led partition to remote storage, oldest first; the copy is
-announced before and confirmed after.
-
-A missing producer snapshot is handled by a replaceable component (`rules_copying.REMEDIES`).
-Source: RemoteLogManager.RLMCopyTask.
+"""Copies inactive segments of a led partition to remote storage, oldest first, and deletes remote
+segments; both are announced before and confirmed after, so that the next leader completes them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.producer_state.rules_entries import producer_digest, state_entries
-from kraftsim.tiered_storage.deleting import RemoteDeletion
+from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.tiered_storage.events import (
     EmptySnapshotWritten,
     ProducerStateCompared,
     RemoteCopyFailed,
     RemoteCopyFinished,
     RemoteCopyStarted,
+    RemoteSegmentDeleted,
 )
 from kraftsim.tiered_storage.metadata_log import RemoteMetadataLog
-from kraftsim.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.tiered_storage.rules_copying import (
     CopyCandidate,
@@ -27,17 +27,18 @@ from kraftsim.tiered_storage.rules_copying import (
     candidates,
     epochs_before,
     epochs_within,
+    expired_remotely,
 )
 from kraftsim.tiered_storage.rules_segments import (
     RemoteSegment,
+    SegmentCatalogue,
     SegmentState,
     SegmentUpdate,
     TopicIdPartition,
     segment_record,
     update_record,
 )
-from kraftsim.world.interface import Chunk, File, FileSlice, World
-from protocol.storage.checkpoints import build_leader_epoch_checkpoint
+from kraftsim.world.interface import Chunk, Clock, File, FileSlice, World
 from protocol.storage.file_names import (
     LOG,
     OFFSET_INDEX,
@@ -46,7 +47,162 @@ from protocol.storage.file_names import (
     TRANSACTION_INDEX,
 )
 from protocol.storage.producer_snapshot import parse_producer_rows
+from protocol.storage.text_files import build_leader_epoch_checkpoint
 from protocol.uuids import uuid_text
+
+# --------------------------------------------------------------------------------------------------
+# Deletes remote segments: announced before, confirmed after, so that the next leader completes an
+# interrupted deletion
+#
+# Source: RemoteLogManager (RLMExpirationTask, deleteRemoteLogSegment, deleteRemoteLogPartition).
+
+TOPIC_DELETED = "topic deleted"
+COPY_FAILED = "copy failed"
+
+
+class RemoteDeletion:
+    """Deletes the remote segments that a broker is responsible for."""
+
+    def __init__(
+        self, world: World, node_id: int, store: RemoteStore, metadata: RemoteMetadataLog
+    ) -> None:
+        self._world = world
+        self._node_id = node_id
+        self._store = store
+        self._metadata = metadata
+
+    async def delete(self, segment: RemoteSegment, reason: str = COPY_FAILED) -> None:
+        """Delete one segment in any state. Raises OSError."""
+        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
+            await self._publish(segment, SegmentState.DELETE_SEGMENT_STARTED)
+        await self._store.delete(segment)
+        await self._publish(segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        self._world.emit(
+            RemoteSegmentDeleted(
+                topic=segment.owner.topic,
+                partition=segment.owner.partition,
+                segment_id=uuid_text(segment.segment_id),
+                first_offset=segment.start_offset,
+                last_offset=segment.end_offset,
+                reason=reason,
+            )
+        )
+
+    async def delete_expired(
+        self, hosted: HostedPartition, catalogue: SegmentCatalogue
+    ) -> int | None:
+        """Delete the expired segments of a led partition; return the new log start offset, None if
+        it is unchanged.
+
+        Raises OSError.
+        """
+        replica, log = hosted.replica, hosted.log
+        if not hosted.settings.retention.is_deleted:
+            return None
+        expiry = expired_remotely(
+            catalogue.segments,
+            hosted.settings.retention,
+            epochs=log.epochs.starts,
+            now_ms=self._world.clock.wall_ms(),
+            log_start_offset=replica.log_start_offset,
+            log_end_offset=replica.log_end_offset,
+            local_only_bytes=sum(
+                each.size_bytes
+                for each in log.segments
+                if each.base_offset > replica.remote_end_offset
+            ),
+        )
+        moved = (
+            expiry.log_start_offset if expiry.log_start_offset > replica.log_start_offset else None
+        )
+        if moved is not None:
+            hosted.advance_log_start(min(moved, replica.high_watermark), "remote retention")
+        for each in expiry.going:
+            if replica.leader_state is None:
+                break
+            await self.delete(each.segment, each.reason)
+        return moved
+
+    async def delete_all(
+        self, owner: TopicIdPartition, catalogue: SegmentCatalogue, reason: str = TOPIC_DELETED
+    ) -> None:
+        """Delete every segment of a partition. Raises OSError."""
+        for segment in catalogue.segments:
+            await self.delete(segment, reason)
+
+    async def _publish(self, segment: RemoteSegment, state: SegmentState) -> None:
+        update = SegmentUpdate(
+            segment_id=segment.segment_id,
+            owner=segment.owner,
+            broker_id=self._node_id,
+            event_timestamp_ms=self._world.clock.wall_ms(),
+            state=state,
+        )
+        await self._metadata.publish(segment.owner, update_record(update))
+
+
+# --------------------------------------------------------------------------------------------------
+# Quotas for copies to remote storage and for consumers' reads from it; both are dynamic configs
+#
+# A copy over the quota waits; the whole segment is recorded before its copy starts. A read over the
+# quota returns no records for now; it is recorded afterwards.
+# Source: KIP-956, org.apache.kafka.server.log.remote.quota.RLMQuotaManager, RemoteLogManager (3.9).
+
+COPY: Final = "remote.log.manager.copy.max.bytes.per.second"
+FETCH: Final = "remote.log.manager.fetch.max.bytes.per.second"
+LOOK_MS: Final = 1000
+"""The longest wait before the quota is checked again, because it may have been raised
+(RemoteLogManager.quotaTimeout).
+"""
+
+
+class RemoteQuota:
+    """One of the two quotas. `settings()` returns the current broker configuration."""
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        windows: int,
+        window_seconds: int,
+        settings: Callable[[], BrokerSettings],
+        clock: Clock,
+    ) -> None:
+        self._key = key
+        self._settings = settings
+        self._clock = clock
+        self._rate = SteadyRate(windows, window_seconds * 1000)
+
+    def pause_ms(self) -> int:
+        """Return the time until the rate is below the quota; 0 if it is."""
+        limit = self._limit
+        return 0 if limit is None else self._rate.pause_ms(limit, self._clock.monotonic_ms())
+
+    def record(self, size_bytes: int) -> None:
+        """Record transferred bytes."""
+        self._rate.record(size_bytes, self._clock.monotonic_ms())
+
+    async def wait(self) -> None:
+        """Wait until the rate is below the quota."""
+        while pause_ms := self.pause_ms():
+            await asyncio.sleep(min(pause_ms, LOOK_MS) / 1000)
+
+    @property
+    def _limit(self) -> int | None:
+        """Bytes per second; None in releases before 3.8, which do not have the config and ignore it
+        in properties.
+        """
+        settings = self._settings()
+        limit = settings.value(self._key) if self._key in settings.tables.broker_defaults else None
+        return None if limit is None else int(limit)
+
+
+# --------------------------------------------------------------------------------------------------
+# Copies inactive segments of a led partition to remote storage, oldest first; the copy is announced
+# before and confirmed after
+#
+# A missing producer snapshot is handled by a replaceable component (`rules_copying.REMEDIES`).
+# Source: RemoteLogManager.RLMCopyTask.
 
 PIECE_BYTES = 8 << 20
 NO_SNAPSHOT = "the segment has no producer snapshot behind it"

@@ -41,8 +41,8 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.storage.checkpoints import parse_leader_epoch_checkpoint
 from protocol.storage.producer_snapshot import parse_producer_rows
+from protocol.storage.text_files import parse_leader_epoch_checkpoint
 from protocol.uuids import uuid_text
 
 FIRST_VERSION_WITH_EARLIEST_LOCAL = 8

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
+from kraftsim.tiered_storage.remote_store import METADATA_TOPIC
 from kraftsim.tiered_storage.rules_segments import (
     RemoteSegment,
     SegmentCatalogue,
@@ -22,7 +23,6 @@ from kraftsim.tiered_storage.rules_segments import (
     metadata_partition,
     parse_metadata,
 )
-from kraftsim.tiered_storage.store_settings import METADATA_TOPIC
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Refusal
-from kraftsim.partitions.found_record import FoundRecord, first_record_aside
 from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log_reading import FoundRecord, first_record_aside
 from kraftsim.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.tiered_storage.rules_reading import (
     offset_of_timestamp,

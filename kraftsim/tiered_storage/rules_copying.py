@@ -12,14 +12,14 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from kraftsim.partitions.rules_log import Reason, RetentionRules, Segment
-from kraftsim.partitions.rules_replica import NO_REMOTE_OFFSET
+from kraftsim.partitions.rules_replica_log import NO_REMOTE_OFFSET
 from kraftsim.tiered_storage.rules_segments import (
     RemoteSegment,
     SegmentCatalogue,
     SegmentState,
     is_within,
 )
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 # --------------------------------------------------------------------------------------------------
 # The segments to copy next, and their metadata

@@ -13,9 +13,9 @@ from struct import Struct
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue
 from protocol.errors import ErrorCode
 from protocol.records.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES
-from protocol.records.malformed_batches import MalformedBatch
-from protocol.storage.checkpoints import EpochStart
+from protocol.records.record import MalformedBatch
 from protocol.storage.indexes import OffsetEntry, TimeEntry
+from protocol.storage.text_files import EpochStart
 
 _BATCH_START = Struct(">qi").unpack_from
 _LAST_OFFSET_DELTA = Struct(">i").unpack_from

@@ -18,11 +18,13 @@ from protocol.remote_log.records import (
     RemoteLogSegmentIdEntry,
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
+    RemoteLogSegmentState,
     SegmentLeaderEpochEntry,
     TopicIdPartitionEntry,
+    build_record,
+    parse_record,
 )
-from protocol.remote_log.registry import RemoteLogSegmentState, build_record, parse_record
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 SegmentState = RemoteLogSegmentState
 

@@ -12,26 +12,30 @@ from typing import Protocol
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import MetadataImage
-from kraftsim.partitions.found_record import FoundRecord
 from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log_reading import FoundRecord
 from kraftsim.partitions.rules_follower import Following
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
-from kraftsim.tiered_storage.archiving import SegmentCopier
-from kraftsim.tiered_storage.deleting import TOPIC_DELETED, RemoteDeletion
+from kraftsim.tiered_storage.archiving import (
+    COPY,
+    FETCH,
+    TOPIC_DELETED,
+    RemoteDeletion,
+    RemoteQuota,
+    SegmentCopier,
+)
 from kraftsim.tiered_storage.events import RemoteRead
 from kraftsim.tiered_storage.follower_rebuild import FollowerRebuild
 from kraftsim.tiered_storage.metadata_log import RemoteMetadataLog
-from kraftsim.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota
 from kraftsim.tiered_storage.remote_reader import RemoteReader, RemoteRecords
-from kraftsim.tiered_storage.remote_store import RemoteStore
+from kraftsim.tiered_storage.remote_store import RemoteStore, store_location
 from kraftsim.tiered_storage.rules_copying import SnapshotRemedy, highest_remote_offset
 from kraftsim.tiered_storage.rules_segments import SegmentCatalogue, TopicIdPartition
-from kraftsim.tiered_storage.store_settings import store_location
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import AbortedTransaction, PartitionData
-from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import MalformedBatch
 
 DELETION_ATTEMPTS = 20
 REMOTE_STORAGE_DISABLED = "remote storage disabled"

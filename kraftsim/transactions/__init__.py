@@ -18,12 +18,12 @@ coordinator aborts it after its timeout.
 
 The path of an EndTxn:
 
-    broker_handlers/k26_end_txn     decodes into an EndTxnInput, and decides nothing
+    broker_handlers/transaction     decodes into an EndTxnInput, and decides nothing
     transaction_coordinator         `end` finds the partition (`transaction_partitions`), or returns
                                     NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS
     rules_coordinator               `TransactionRules.decide_end` decides: facts, `Already`, a
                                     refusal, or NeedsProducerId (then `end` runs again with one)
-    coordinated_transactions        `store` makes the facts pending, appends the record, and applies
+    transaction_partitions          `store` makes the facts pending, appends the record, and applies
                                     them when it is replicated; only then the producer is answered
     rules_markers, marker_sender    `MarkerQueue` lists markers by broker, `MarkerSender` sends
                                     WriteTxnMarkers, to its own broker over the wire, too
@@ -32,8 +32,8 @@ The path of an EndTxn:
                                     markers are acknowledged
 
 The other direction is verification: a partition leader that gets the first transactional batch of a
-producer asks the coordinator whether the partition is in the transaction (`produce_verification`,
-`verification`, the queue in `rules_markers`); since Produce 12 the same request adds it.
+producer asks the coordinator whether the partition is in the transaction (`verification`, the
+queue in `rules_markers`); since Produce 12 the same request adds it.
 
 What is hard. A response is sent when the prepare record is replicated, long before the markers are;
 so every later request must meet the pending completion, and a new leader of the partition must read

@@ -21,7 +21,6 @@ from kraftsim.server.call import Call
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
-from kraftsim.transactions.coordinated_transactions import CoordinatedTransactions
 from kraftsim.transactions.events import ProducerFenced, TransactionAbortForced, TransactionRefused
 from kraftsim.transactions.marker_sender import MarkerSender
 from kraftsim.transactions.rules_coordinator import (
@@ -40,12 +39,15 @@ from kraftsim.transactions.rules_state import (
     TransactionFacts,
     TransactionShard,
 )
-from kraftsim.transactions.transaction_partitions import TransactionPartitions
+from kraftsim.transactions.transaction_partitions import (
+    CoordinatedTransactions,
+    TransactionPartitions,
+)
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.records.batches import NO_PRODUCER_ID
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,14 +29,14 @@ The path of a write on the server:
 
 The path of a controller's decision: `controller_requests` routes to KRaft's handlers, or to
 `topic_requests` and `cluster_requests`; `metadata_writer.ZnodeWriter` replays the records, turns
-them into znode writes (`rules_znode_writes`), and writes them with `fenced_writes`; once
+them into znode writes (`rules_znode_writes`), and writes them with `FencedWrites`; once
 acknowledged, `rules_propagation` builds the requests of each broker and `propagator` sends them
 until they are answered.
 
 The path of such a request on a broker: `broker_handlers/controller_requests`, one queue in
-`control_requests`, `rules_received_metadata` refuses or returns records, and `hosting` starts,
-moves or stops replicas. Configurations and ACLs come another way: `config_watch` and `access_watch`
-read the znodes that changed.
+`control_requests`, `rules_received_metadata` refuses or returns records, and `ControlledPartitions`
+starts, moves or stops replicas. Configurations and ACLs come another way: `config_watch` reads the
+znodes that changed.
 
 What is hard. A lost connection leaves a write in doubt: it is read back, and found done if the
 znode has the next version and the written content. Brokers write znodes, too (ISRs below 2.7-IV2,

@@ -25,10 +25,9 @@ from kraftsim.metadata.rules_described_configs import ControllerNode
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.metadata.topic_creation import TopicCreation
-from kraftsim.partitions.isr_changes import IsrChanges
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH, LogDirectory
 from kraftsim.partitions.partitions import Partitions
-from kraftsim.partitions.replication import Replication
+from kraftsim.partitions.replication import IsrChanges, Replication
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.producer_ids.zookeeper import ControllerBlocks, ZnodeBlocks
 from kraftsim.raft.rules_voters import Address
@@ -43,7 +42,6 @@ from kraftsim.server.release_modes import protocol_version
 from kraftsim.server.rules_authorization import KnownRights
 from kraftsim.server.security.broker_guards import ZOOKEEPER_TABLE
 from kraftsim.server.security.rights import GuardedBroker, GuardTable
-from kraftsim.zookeeper.access_watch import AccessWatch
 from kraftsim.zookeeper.broker_registration import (
     broker_znode,
     cluster_id_of,
@@ -52,15 +50,22 @@ from kraftsim.zookeeper.broker_registration import (
     register_in_time,
 )
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.zookeeper.config_watch import ConfigWatch
-from kraftsim.zookeeper.control_requests import ControlRequests
-from kraftsim.zookeeper.deciding import (
+from kraftsim.zookeeper.config_watch import (
+    AccessWatch,
+    ConfigWatch,
+    FeatureWatch,
+    ZookeeperFeatures,
+)
+from kraftsim.zookeeper.control_requests import (
+    ControlledPartitions,
+    ControlledReplication,
+    ControlRequests,
+)
+from kraftsim.zookeeper.controller_requests import (
     DecidesHere,
     ZookeeperDecisions,
     ZookeeperTopicCreation,
 )
-from kraftsim.zookeeper.feature_watch import FeatureWatch, ZookeeperFeatures
-from kraftsim.zookeeper.hosting import ControlledPartitions, ControlledReplication
 from kraftsim.zookeeper.isr_znodes import IsrChangesWithoutEpochs, IsrZnodes
 from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 from kraftsim.zookeeper.session import OnEvent, ZookeeperSession
@@ -70,8 +75,7 @@ from protocol.messages.k07_controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
-from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS
+from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS, build_log_directory_event
 from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
 
 # --------------------------------------------------------------------------------------------------

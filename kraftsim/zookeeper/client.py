@@ -21,7 +21,6 @@ from protocol.codec.message_codec import compiled
 from protocol.frames import FrameReader
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
-from protocol.zookeeper.multi import Asked, ErrorResult, Result, build_multi, parse_multi_results
 from protocol.zookeeper.op_codes import (
     ANY_VERSION,
     NOTIFICATION_XID,
@@ -32,25 +31,28 @@ from protocol.zookeeper.op_codes import (
     OpCode,
     ZookeeperError,
 )
-from protocol.zookeeper.sessions import (
-    ConnectRequest,
-    ConnectResponse,
-    SetWatches,
-    WatcherEvent,
-    ZookeeperReplyHeader,
-    ZookeeperRequestHeader,
-)
 from protocol.zookeeper.znodes import (
     AclEntry,
+    Asked,
+    ConnectRequest,
+    ConnectResponse,
     CreateRequest,
+    ErrorResult,
     GetChildren2Response,
     GetDataResponse,
     PathOnly,
+    Result,
     SetDataRequest,
+    SetWatches,
     Stat,
     StatResponse,
     VersionedPath,
     WatchedPath,
+    WatcherEvent,
+    ZookeeperReplyHeader,
+    ZookeeperRequestHeader,
+    build_multi,
+    parse_multi_results,
 )
 
 OPEN_TO_ALL: Final = AclEntry(perms=31, scheme="world", id="anyone")

@@ -13,7 +13,6 @@ from kraftsim.metadata.rules_versions import ProtocolVersion
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.events import ZnodeNotUnderstood
-from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_control_requests import is_derived
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at, readable, topic_of
@@ -24,12 +23,11 @@ from kraftsim.zookeeper.rules_znodes import (
     records_of_znodes,
     topic_records,
 )
-from kraftsim.zookeeper.znode_reader import ZnodeReader
+from kraftsim.zookeeper.znode_writer import FencedWrites, ZnodeReader
 from protocol.metadata.registrations import RegisterBrokerRecord
 from protocol.metadata.settings import FeatureLevelRecord
 from protocol.metadata.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.schema import Message
-from protocol.zookeeper.kafka_admin_znodes import parse_log_directory_event, parse_partitions
 from protocol.zookeeper.kafka_znodes import (
     BROKER_IDS,
     DELETE_TOPICS,
@@ -44,6 +42,8 @@ from protocol.zookeeper.kafka_znodes import (
     TopicZnode,
     broker_path,
     config_path,
+    parse_log_directory_event,
+    parse_partitions,
     state_path,
     topic_path,
 )

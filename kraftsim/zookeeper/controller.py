@@ -26,8 +26,12 @@ from kraftsim.zookeeper.events import (
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-from kraftsim.zookeeper.fenced_writes import FencedWrites
-from kraftsim.zookeeper.znode_writer import ControllerMoved, create_request, set_request
+from kraftsim.zookeeper.znode_writer import (
+    ControllerMoved,
+    FencedWrites,
+    create_request,
+    set_request,
+)
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
 from protocol.zookeeper.kafka_znodes import (

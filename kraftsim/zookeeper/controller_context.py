@@ -25,8 +25,8 @@ from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
 from kraftsim.metadata.rules_versions import ProtocolVersion
 from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from kraftsim.raft.rules_voters import Address
+from kraftsim.server.client_quotas import MutationQuotas
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient
@@ -37,7 +37,6 @@ from kraftsim.zookeeper.events import (
     ZnodeNotUnderstood,
     ZookeeperControllerReady,
 )
-from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.propagator import (
     BrokerChannelEndpoint,
@@ -61,6 +60,7 @@ from kraftsim.zookeeper.rules_partitions import (
 )
 from kraftsim.zookeeper.rules_propagation import ZookeeperPropagation
 from kraftsim.zookeeper.topic_deletions import TopicDeletions
+from kraftsim.zookeeper.znode_writer import FencedWrites
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse

@@ -35,8 +35,7 @@ from kraftsim.zookeeper.rules_znode_writes import (
     quota_changed,
 )
 from kraftsim.zookeeper.rules_znodes import acl_records, config_entity, entity_changes, quota_path
-from kraftsim.zookeeper.znode_reader import ZnodeReader
-from kraftsim.zookeeper.znode_writer import create_above, expanded, requests_of
+from kraftsim.zookeeper.znode_writer import ZnodeReader, create_above, expanded, requests_of
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k33_alter_configs import AlterConfigsRequest

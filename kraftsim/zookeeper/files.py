@@ -15,9 +15,14 @@ from kraftsim.zookeeper.events import ZookeeperRecovered
 from kraftsim.zookeeper.rules_keeper import ServerState, load, snapshot_of
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
-from protocol.zookeeper.snapshot import parse_snapshot
-from protocol.zookeeper.txn_log import HEADER_BYTES, build_log_header, build_log_record, split_log
-from protocol.zookeeper.txns import TxnHeader
+from protocol.zookeeper.txn_log import (
+    HEADER_BYTES,
+    TxnHeader,
+    build_log_header,
+    build_log_record,
+    parse_snapshot,
+    split_log,
+)
 
 DIRECTORY: Final = "version-2"
 SNAPSHOTS_KEPT: Final = 3

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.isr_changes import RETRY_MS, IsrChanges
+from kraftsim.partitions.replication import RETRY_MS, IsrChanges
 from kraftsim.partitions.rules_leader import After, IsrProposal
 from kraftsim.partitions.rules_replica import AgreedIsr
 from kraftsim.server.controller_channel import ControllerChannel
@@ -22,8 +22,12 @@ from kraftsim.zookeeper.session import ZookeeperSession
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k56_alter_partition import BrokerState
-from protocol.zookeeper.kafka_admin_znodes import build_partitions
-from protocol.zookeeper.kafka_znodes import ISR_CHANGE, PartitionStateZnode, state_path
+from protocol.zookeeper.kafka_znodes import (
+    ISR_CHANGE,
+    PartitionStateZnode,
+    build_partitions,
+    state_path,
+)
 from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
 
 PROPAGATION_MS: Final = 2500

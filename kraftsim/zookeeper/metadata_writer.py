@@ -38,12 +38,12 @@ from protocol.metadata.topics import (
     TopicRecord,
 )
 from protocol.schema import Message
-from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.kafka_znodes import (
     FEATURE,
     FeatureZnode,
     build_config,
     config_path,
+    delete_topic_path,
     state_path,
     topic_path,
 )

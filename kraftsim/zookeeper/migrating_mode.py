@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
-from kraftsim.metadata.quorum_observer import heartbeat_channel, loaded_observer
+from kraftsim.metadata.quorum_source import heartbeat_channel, loaded_observer
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_versions import FEATURE, KRAFT_VERSION
 from kraftsim.migration.events import MetadataCopyForgotten
@@ -20,8 +20,7 @@ from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.server.controller_channel import ActiveController
 from kraftsim.server.identity import METADATA_DIRECTORY, metadata_world
-from kraftsim.server.lifecycle import Lifecycle
-from kraftsim.server.registration import Registration
+from kraftsim.server.lifecycle import Lifecycle, Registration
 from kraftsim.zookeeper.broker_mode import ZookeeperHost, ZookeeperMode
 
 A_LONG_TIME_MS: Final = 365 * 24 * 3_600_000

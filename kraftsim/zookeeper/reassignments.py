@@ -14,7 +14,6 @@ from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
 from kraftsim.zookeeper.context_reader import ContextReader
-from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_partitions import (
     NOT_MADE,
@@ -26,13 +25,15 @@ from kraftsim.zookeeper.rules_partitions import (
 )
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at
 from kraftsim.zookeeper.topic_deletions import TopicDeletions
+from kraftsim.zookeeper.znode_writer import FencedWrites
 from protocol.errors import ErrorCode
-from protocol.zookeeper.kafka_admin_znodes import (
+from protocol.zookeeper.kafka_znodes import (
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
     build_reassignments,
     parse_partitions,
     parse_reassignments,
 )
-from protocol.zookeeper.kafka_znodes import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 
 NOTHING_MOVES = Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
 NO_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")

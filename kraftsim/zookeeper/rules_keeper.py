@@ -43,14 +43,6 @@ from kraftsim.zookeeper.rules_tree import (
 )
 from protocol.codec.message_codec import compiled
 from protocol.schema import Message
-from protocol.zookeeper.multi import (
-    READS,
-    WRITES,
-    ErrorResult,
-    Result,
-    build_multi_results,
-    parse_multi,
-)
 from protocol.zookeeper.op_codes import (
     NOTIFICATION_XID,
     EventType,
@@ -59,30 +51,37 @@ from protocol.zookeeper.op_codes import (
     Permission,
     ZookeeperError,
 )
-from protocol.zookeeper.sessions import (
-    AuthPacket,
-    ConnectRequest,
-    ConnectResponse,
-    SetWatches,
-    WatcherEvent,
-    ZookeeperReplyHeader,
-    ZookeeperRequestHeader,
-)
-from protocol.zookeeper.snapshot import (
+from protocol.zookeeper.txn_log import (
     OPEN_ACL,
-    PersistedStat,
-    PersistedZnode,
-    ZookeeperSnapshot,
-    build_snapshot,
-)
-from protocol.zookeeper.txns import (
     CloseSessionTxn,
     CreateSessionTxn,
     ErrorTxn,
+    PersistedStat,
+    PersistedZnode,
     TxnHeader,
+    ZookeeperSnapshot,
+    build_snapshot,
     parse_record,
 )
-from protocol.zookeeper.znodes import Create2Response, PathOnly, SetAclRequest, StatResponse
+from protocol.zookeeper.znodes import (
+    READS,
+    WRITES,
+    AuthPacket,
+    ConnectRequest,
+    ConnectResponse,
+    Create2Response,
+    ErrorResult,
+    PathOnly,
+    Result,
+    SetAclRequest,
+    SetWatches,
+    StatResponse,
+    WatcherEvent,
+    ZookeeperReplyHeader,
+    ZookeeperRequestHeader,
+    build_multi_results,
+    parse_multi,
+)
 
 # --------------------------------------------------------------------------------------------------
 # A lagging replica of the tree: the state of a follower in an ensemble, with the watches of its

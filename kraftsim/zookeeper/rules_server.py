@@ -31,7 +31,6 @@ from kraftsim.zookeeper.rules_tree import (
 )
 from protocol.codec.message_codec import compiled
 from protocol.schema import Message
-from protocol.zookeeper.multi import Asked, ErrorResult, Result
 from protocol.zookeeper.op_codes import (
     ANY_VERSION,
     AddWatchMode,
@@ -42,8 +41,7 @@ from protocol.zookeeper.op_codes import (
     WatchKind,
     ZookeeperError,
 )
-from protocol.zookeeper.sessions import AddWatchRequest, PathAndWatchKind, SetWatches
-from protocol.zookeeper.txns import (
+from protocol.zookeeper.txn_log import (
     CheckVersionTxn,
     CreateContainerTxn,
     CreateTxn,
@@ -55,17 +53,23 @@ from protocol.zookeeper.txns import (
     SubTxn,
 )
 from protocol.zookeeper.znodes import (
+    AddWatchRequest,
+    Asked,
     ClientInfo,
     CreateRequest,
     CreateTtlRequest,
+    ErrorResult,
     GetAclResponse,
     GetAllChildrenNumberResponse,
     GetChildren2Response,
     GetChildrenResponse,
     GetDataResponse,
+    PathAndWatchKind,
     PathOnly,
+    Result,
     SetAclRequest,
     SetDataRequest,
+    SetWatches,
     StatResponse,
     VersionedPath,
     WatchedPath,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from protocol.schema import Message
 from protocol.zookeeper.op_codes import EventType, OpCode, Permission
-from protocol.zookeeper.txns import (
+from protocol.zookeeper.txn_log import (
     CloseSessionTxn,
     CreateContainerTxn,
     CreateTxn,

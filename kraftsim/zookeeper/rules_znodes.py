@@ -15,7 +15,7 @@ from kraftsim.metadata.rules_config_definitions import shown_double
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.metadata.rules_registries import MetadataRecord, QuotaEntity, Registries, quota_entity
-from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE, ProducerIdBlock
+from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE, ProducerIdBlock
 from kraftsim.zookeeper.rules_control_requests import derived_topic_id, is_derived
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.config_resources import ConfigResourceType, ConfigType

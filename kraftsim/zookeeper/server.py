@@ -14,9 +14,8 @@ from kraftsim.server.events import DiskFailed, ListenerOpened, NodeFailed, NodeS
 from kraftsim.server.listeners import ListenerError
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
-from kraftsim.zookeeper.connection import ZookeeperConnection
+from kraftsim.zookeeper.connection import ZookeeperConnection, answer
 from kraftsim.zookeeper.files import DIRECTORY, ZookeeperFiles
-from kraftsim.zookeeper.four_letter_commands import answer
 from kraftsim.zookeeper.rules_keeper import KeeperMoment, KeeperStep, ServerState
 from kraftsim.zookeeper.rules_server import Sessions
 from kraftsim.zookeeper.settings import ZookeeperSettings

@@ -12,13 +12,13 @@ from kraftsim.metadata.events import TopicDeleted
 from kraftsim.metadata.rules_topic_table import Topic
 from kraftsim.server.config import NodeConfig
 from kraftsim.zookeeper.context_reader import ContextReader
-from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
+from kraftsim.zookeeper.znode_writer import FencedWrites
 from protocol.errors import ErrorCode
 from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.uuids import uuid_text
-from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
+from protocol.zookeeper.kafka_znodes import delete_topic_path
 
 Replica = tuple[int, int]
 """Partition and broker."""

@@ -13,11 +13,7 @@ from typing import Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.events.event import Event
-from kraftsim.metadata.controller_handlers import (
-    k19_create_topics,
-    k20_delete_topics,
-    k43_elect_leaders,
-)
+from kraftsim.metadata.controller_handlers import partitions, topics
 from kraftsim.metadata.events import TopicCreated, TopicRefused
 from kraftsim.metadata.rules_partition_changes import Election, partition_events
 from kraftsim.metadata.rules_partitions import ELECTIONS
@@ -31,8 +27,8 @@ from kraftsim.metadata.rules_topics import (
     TopicToDelete,
 )
 from kraftsim.server.call import Answer, Call, Deferred
+from kraftsim.server.client_quotas import QUOTA_EXCEEDED, Allowance
 from kraftsim.server.large_requests import or_refused
-from kraftsim.server.mutation_quotas import QUOTA_EXCEEDED, Allowance
 from kraftsim.zookeeper.client import ZookeeperRefused
 from kraftsim.zookeeper.controller_context import ControllerContext
 from kraftsim.zookeeper.reassignments import NO_PARTITION
@@ -68,7 +64,7 @@ from protocol.messages.k45_alter_partition_reassignments import (
 )
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID, uuid_text
-from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
+from protocol.zookeeper.kafka_znodes import delete_topic_path
 from protocol.zookeeper.op_codes import ZookeeperError
 
 
@@ -91,7 +87,7 @@ def create_topics(context: ControllerContext, call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
     allowance = context.mutations.allowance(
-        call, is_strict=call.api_version >= k19_create_topics.STRICT_SINCE
+        call, is_strict=call.api_version >= topics.CREATION_STRICT_SINCE
     )
     counts = Counter(topic.name for topic in request.topics)
     rows: list[CreatableTopicResult] = []
@@ -99,7 +95,7 @@ def create_topics(context: ControllerContext, call: Call) -> Answer | Deferred:
     facts: list[Event] = []
     made_count = 0
     for name in [name for name, count in counts.items() if count > 1]:
-        rows.append(k19_create_topics.row_of(RefusedTopic(name=name, refusal=TWICE)))
+        rows.append(topics.row_of(RefusedTopic(name=name, refusal=TWICE)))
     for topic in request.topics:
         if counts[topic.name] > 1:
             continue
@@ -110,10 +106,10 @@ def create_topics(context: ControllerContext, call: Call) -> Answer | Deferred:
                     topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why
                 )
             )
-            rows.append(k19_create_topics.row_of(outcome))
+            rows.append(topics.row_of(outcome))
             continue
         new_topic, made = outcome
-        rows.append(k19_create_topics.row_of(new_topic))
+        rows.append(topics.row_of(new_topic))
         records += made
         made_count += new_topic.partition_count
         facts.append(
@@ -266,7 +262,7 @@ def delete_topics(context: ControllerContext, call: Call) -> Answer | Deferred:
     if not context.config.delete_topic_enable:
         disabled = (
             ErrorCode.TOPIC_DELETION_DISABLED
-            if call.api_version >= k20_delete_topics.DISABLED_SINCE
+            if call.api_version >= topics.DISABLED_SINCE
             else ErrorCode.INVALID_REQUEST
         )
         return _refused(call, disabled)
@@ -350,7 +346,7 @@ def elect_leaders(context: ControllerContext, call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
     election = ELECTIONS.get(request.election_type)
-    refuse = k43_elect_leaders.HANDLER.refuse
+    refuse = partitions.ELECT_LEADERS.refuse
     if election is None:
         assert refuse is not None, "what a controller decides can be refused"
         return refuse(call, ErrorCode.INVALID_REQUEST)

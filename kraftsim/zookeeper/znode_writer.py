@@ -7,20 +7,32 @@ Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, retryMigrationReque
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
-from kraftsim.zookeeper.client import (
-    OPEN_TO_ALL,
-    SessionState,
-    ZookeeperClient,
-    ZookeeperRefused,
-)
+from kraftsim.zookeeper.client import OPEN_TO_ALL, SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, ZnodeWrite
-from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH, MIGRATION
-from protocol.zookeeper.multi import Asked, Result
+from kraftsim.zookeeper.rules_znodes import Znodes
+from protocol.zookeeper.kafka_access_znodes import ACLS, DELEGATION_TOKENS, EXTENDED_ACLS
+from protocol.zookeeper.kafka_znodes import (
+    CONFIG,
+    CONFIG_TYPES,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    MIGRATION,
+    PRODUCER_ID_BLOCK,
+    TOPICS,
+)
 from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, ZookeeperError
-from protocol.zookeeper.znodes import CreateRequest, SetDataRequest, StatResponse, VersionedPath
+from protocol.zookeeper.znodes import (
+    Asked,
+    CreateRequest,
+    Result,
+    SetDataRequest,
+    Stat,
+    StatResponse,
+    VersionedPath,
+)
 
 RETRY_MS: Final = 100
 IN_FLIGHT_MAX: Final = 10
@@ -208,3 +220,224 @@ def create_request(
 ) -> Asked:
     """Return a request that creates a znode."""
     return OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=mode)
+
+
+# --------------------------------------------------------------------------------------------------
+# Reads cluster metadata from ZooKeeper, all of it or a part, with pipelined requests
+#
+# Source: kafka.zk.KafkaZkClient (retryRequestsUntilConnected, pipelined by
+# zookeeper.max.in.flight.requests).
+
+ROOTS: Final = (
+    TOPICS,
+    *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
+    DELETE_TOPICS,
+    ACLS,
+    EXTENDED_ACLS,
+    DELEGATION_TOKENS,
+)
+"""The subtrees that a controller loads and a migration copies."""
+
+
+class ZnodeReader:
+    """Reads over one session.
+
+    All methods raise ZookeeperRefused; znodes that do not exist are omitted.
+    """
+
+    def __init__(self, client: ZookeeperClient) -> None:
+        self._client = client
+        self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    async def everything(self) -> dict[str, tuple[bytes | None, Stat]]:
+        """Return every metadata znode, including topics queued for deletion."""
+        found: dict[str, tuple[bytes | None, Stat]] = {}
+        for root in ROOTS:
+            found.update(await self.tree(root))
+        found.update(await self.some([PRODUCER_ID_BLOCK]))
+        return found
+
+    async def metadata(self) -> Znodes:
+        """Return all metadata except topics queued for deletion."""
+        found = await self.everything()
+        pending = dict.fromkeys(
+            name for path in found if (name := path.removeprefix(f"{DELETE_TOPICS}/")) != path
+        )
+        return {path: znode for path, znode in found.items() if not _belongs_to(path, pending)}
+
+    async def tree(self, root: str) -> dict[str, tuple[bytes | None, Stat]]:
+        """Return a znode and all its descendants, level by level."""
+        found: dict[str, tuple[bytes | None, Stat]] = {}
+        level: Sequence[str] = [root]
+        while level:
+            some = await self.some(level)
+            found.update(some)
+            parents = [path for path in some if some[path][1].num_children]
+            level = [
+                f"{path}/{name}"
+                for path, names in await self.names_below(parents)
+                for name in names
+            ]
+        return found
+
+    async def some(self, paths: Iterable[str]) -> dict[str, tuple[bytes | None, Stat]]:
+        """Return the existing ones of some znodes, in this order."""
+        wanted = list(paths)
+        answers = await asyncio.gather(*map(self._get, wanted))
+        return {
+            path: answer for path, answer in zip(wanted, answers, strict=True) if answer is not None
+        }
+
+    async def names_below(self, paths: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return the child names of some znodes."""
+        return list(zip(paths, await asyncio.gather(*map(self._children, paths)), strict=True))
+
+    async def _get(self, path: str) -> tuple[bytes | None, Stat] | None:
+        async with self._places:
+            try:
+                return await self._client.get(path)
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.NO_NODE:
+                    raise
+                return None
+
+    async def _children(self, path: str) -> list[str]:
+        async with self._places:
+            try:
+                return (await self._client.children(path))[0]
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.NO_NODE:
+                    raise
+                return []
+
+
+async def read_all(client: ZookeeperClient) -> Znodes:
+    """Return all metadata except topics queued for deletion. Raises ZookeeperRefused."""
+    return await ZnodeReader(client).metadata()
+
+
+def _belongs_to(path: str, topics: Container[str]) -> bool:
+    """Return whether a znode belongs to one of some topics."""
+    for root in (TOPICS, f"{CONFIG}/topics"):
+        if path.startswith(f"{root}/"):
+            return path.removeprefix(f"{root}/").partition("/")[0] in topics
+    return False
+
+
+# --------------------------------------------------------------------------------------------------
+# Atomic writes of a ZooKeeper-mode controller, fenced by the version of /controller_epoch
+#
+# After a lost connection it reads back whether the write happened: a znode that has the next
+# version and the written content was written.
+# Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, wrapRequestWithControllerEpochCheck}.
+
+
+class FencedWrites:
+    """Writes of one controller epoch, over one session.
+
+    `epoch_version` is the version of /controller_epoch.
+    """
+
+    def __init__(self, client: ZookeeperClient, epoch_version: int) -> None:
+        self._client = client
+        self._epoch_version = epoch_version
+
+    async def carry(self, writes: Sequence[ZnodeWrite]) -> None:
+        """Do all writes atomically. Raises ControllerMoved, or ZookeeperRefused with the path of a
+        znode that is not in the expected state.
+        """
+        while True:
+            resolved = await self._retried_resolution(writes)
+            try:
+                asked = [request for write in resolved for request in requests_of(write)]
+                await self.attempt(asked)
+                return
+            except ZookeeperRefused as refused:
+                self._raise_unless_lost(refused)
+            if await self._has_happened(resolved):
+                return
+
+    async def attempt(self, asked: Sequence[Asked]) -> None:
+        """Do all requests in one attempt.
+
+        Raises ControllerMoved, and ZookeeperRefused: after a lost connection the outcome is
+        unknown.
+        """
+        try:
+            await self._client.multi([check_request(CONTROLLER_EPOCH, self._epoch_version), *asked])
+        except ZookeeperRefused as refused:
+            if refused.path == CONTROLLER_EPOCH and refused.error == ZookeeperError.BAD_VERSION:
+                raise ControllerMoved(
+                    f"{CONTROLLER_EPOCH} has another version than this controller gave it"
+                ) from refused
+            raise
+
+    async def _retried_resolution(self, writes: Sequence[ZnodeWrite]) -> list[ZnodeWrite]:
+        while True:
+            try:
+                return await self._resolved(writes)
+            except ZookeeperRefused as refused:
+                self._raise_unless_lost(refused)
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _resolved(self, writes: Sequence[ZnodeWrite]) -> list[ZnodeWrite]:
+        """Expand writes to sets, creations and deletions, depending on which znodes exist."""
+        asked = [write.path for write in writes if write.kind in (WriteKind.PUT, WriteKind.DROP)]
+        there = dict.fromkeys(await self._existing(asked))
+        found: list[ZnodeWrite] = []
+        for write in writes:
+            is_registered = write.path in there
+            match write.kind:
+                case WriteKind.PUT if write.data is None and is_registered:
+                    continue
+                case WriteKind.PUT:
+                    kind = WriteKind.SET if is_registered else WriteKind.CREATE
+                    there[write.path] = None
+                    found.append(ZnodeWrite(kind=kind, path=write.path, data=write.data))
+                case WriteKind.DROP:
+                    found += (
+                        [ZnodeWrite(kind=WriteKind.DELETE, path=write.path)]
+                        if is_registered
+                        else []
+                    )
+                case _:
+                    found += await expanded(self._client, write)
+        return found
+
+    async def _existing(self, paths: Iterable[str]) -> list[str]:
+        wanted = list(paths)
+        stats = await asyncio.gather(*map(self._client.exists, wanted))
+        return [path for path, stat in zip(wanted, stats, strict=True) if stat is not None]
+
+    async def _has_happened(self, writes: Sequence[ZnodeWrite]) -> bool:
+        """Return whether writes with a lost connection happened: any one of them that can be
+        verified stands for the whole multi.
+        """
+        probe = next(
+            (
+                write
+                for write in writes
+                if write.kind is WriteKind.CREATE or write.version != ANY_VERSION
+            ),
+            None,
+        )
+        if probe is None:
+            return False  # they are idempotent
+        while True:
+            await asyncio.sleep(RETRY_MS / 1000)
+            try:
+                data, stat = await self._client.get(probe.path)
+                return data == probe.data and stat.version == (
+                    0 if probe.kind is WriteKind.CREATE else probe.version + 1
+                )
+            except ZookeeperRefused as refused:
+                if refused.error == ZookeeperError.NO_NODE:
+                    return False
+                self._raise_unless_lost(refused)
+
+    def _raise_unless_lost(self, refused: ZookeeperRefused) -> None:
+        if refused.error != ZookeeperError.CONNECTION_LOSS or self._client.state in (
+            SessionState.EXPIRED,
+            SessionState.CLOSED,
+        ):
+            raise refused

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from protocol.codec import store
 from protocol.codec.choice import FOLLOWERS, is_interpreted
 from protocol.codec.declaration import Declaration, UnknownVersion, declaration_of
-from protocol.codec.runtime import RUNTIME
+from protocol.codec.slow import RUNTIME
 from protocol.codec.source import Function
 from protocol.malformed import MalformedMessage
 

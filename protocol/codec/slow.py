@@ -1,14 +1,24 @@
-"""Rare cases of fused codecs that are worth a function call: long varints, unknown tags.
-
-Every failure here is a ValueError with the reason; the fused codec turns it into a MalformedMessage
-with a path.
+"""What generated code calls: the names that it may use, and rare cases that are worth a function
+call, such as long varints and unknown tags.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
+from struct import error as struct_error
+from typing import Any
 
 from protocol.codec.declaration import Message
+from protocol.codec.shared_defaults import shared_default
+from protocol.codec.source import struct_method, struct_table
+from protocol.codec.sweeps import Shapes
 from protocol.limits import LAST_INT32, LAST_UINT32, STRING_SIZE_MAX
+from protocol.utf8 import decode_leniently, decode_string
+
+# --------------------------------------------------------------------------------------------------
+# Rare cases of fused codecs that are worth a function call: long varints, unknown tags
+#
+# Every failure here is a ValueError with the reason; the fused codec turns it into a
+# MalformedMessage with a path.
 
 BYTE = [bytes((number,)) for number in range(128)]
 """Precomputed one-byte varints."""
@@ -169,3 +179,31 @@ def _last_bytes(value: int, buffer: bytes, position: int) -> tuple[int, int]:
     if byte > 0x7F:
         raise ValueError("a varint has more than five bytes")
     return (value | byte << 28) & 0xFFFFFFFF, position + 2
+
+
+# --------------------------------------------------------------------------------------------------
+# The names that generated code may use, beside those that it defines itself
+
+RUNTIME: dict[str, Any] = {
+    "BYTE": BYTE,
+    "Shapes": Shapes,
+    "as_bytes": as_bytes,
+    "decode_leniently": decode_leniently,
+    "decode_string": decode_string,
+    "join": b"".join,
+    "keep_tag": keep_tag,
+    "keep_tags": keep_tags,
+    "longer_count": longer_count,
+    "longer_string": longer_string,
+    "longer_tag": longer_tag,
+    "longer_varint": longer_varint,
+    "new": object.__new__,
+    "shared_default": shared_default,
+    "string_varint": string_varint,
+    "struct_error": struct_error,
+    "struct_method": struct_method,
+    "struct_table": struct_table,
+    "varint": varint,
+    "write_mixed_tags": write_mixed_tags,
+    "write_tags": write_tags,
+}

@@ -1,6 +1,5 @@
-"""Records of groups of consumers: of the classic protocol (2), and of the consumer protocol.
-
-Source: KIP-848; GroupCoordinatorRecordHelpers.
+"""Records of groups of consumers: of the classic protocol (2), of the consumer protocol, and the
+offsets that groups commit, whatever their protocol.
 """
 
 from protocol.schema import (
@@ -15,6 +14,11 @@ from protocol.schema import (
     structure,
     uuid,
 )
+
+# --------------------------------------------------------------------------------------------------
+# Records of groups of consumers: of the classic protocol (2), and of the consumer protocol
+#
+# Source: KIP-848; GroupCoordinatorRecordHelpers.
 
 # --------------------------------------------------------------------------------------------------
 # GroupMetadata (2): a group of the classic protocol after a rebalance: its generation, members and
@@ -286,3 +290,66 @@ class ConsumerGroupRegularExpressionValue:
     topics: list[str] = array(string)
     version: int = int64()
     timestamp: int = int64()
+
+
+# --------------------------------------------------------------------------------------------------
+# Records of the offsets that groups commit, whatever their protocol
+#
+# Source: KIP-98, KIP-211; OffsetMetadataManager.
+
+# --------------------------------------------------------------------------------------------------
+# LegacyOffsetCommit (0): an offset as brokers before 0.9 wrote it; still supported for reading.
+#
+# Up to 3.9 it was version 0 of OffsetCommitKey.
+# Source: KAFKA-18301; OffsetMetadataManager, LegacyOffsetCommitKey.json,
+# LegacyOffsetCommitValue.json.
+
+
+@message(key=0, kind="coordinator-key", versions="0", flexible="none")
+class LegacyOffsetCommitKey:
+    """By group, topic and partition."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@message(key=0, kind="coordinator-value", versions="0", flexible="none")
+class LegacyOffsetCommitValue:
+    """The next offset that the group reads."""
+
+    offset: int = int64()
+    metadata: str = string()
+    commit_timestamp: int = int64()
+
+
+# --------------------------------------------------------------------------------------------------
+# OffsetCommit (1): an offset that a group committed; a null value is a tombstone.
+#
+# A pending one, inside a transaction, is the same record in a transactional batch: it applies after
+# its commit marker.
+# Source: KIP-98, KIP-211, KIP-320, KIP-915; OffsetMetadataManager, OffsetCommitKey.json,
+# OffsetCommitValue.json.
+
+
+@message(key=1, kind="coordinator-key", versions="0", flexible="none")
+class OffsetCommitKey:
+    """By group, topic and partition."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@message(key=1, kind="coordinator-value", versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    """The next offset that the group reads. v1 has its own expiry timestamp, v3 a leader epoch, v4
+    tagged fields.
+    """
+
+    offset: int = int64()
+    leader_epoch: int = int32(since=3, default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64(since=1, until=1, default=-1, ignorable=True)
+    topic_id: bytes = uuid(tag=0, tagged="4+", ignorable=True)

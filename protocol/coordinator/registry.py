@@ -46,12 +46,7 @@ class RecordClasses(NamedTuple):
 
 MODULES = {
     CoordinatorTopic.TRANSACTION_STATE: ("transactions",),
-    CoordinatorTopic.CONSUMER_OFFSETS: (
-        "offsets",
-        "consumer_groups",
-        "share_groups",
-        "streams_groups",
-    ),
+    CoordinatorTopic.CONSUMER_OFFSETS: ("consumer_groups", "share_groups", "streams_groups"),
     CoordinatorTopic.SHARE_GROUP_STATE: ("share_states",),
 }
 """The modules that declare the records of each topic."""

@@ -14,21 +14,20 @@ from crc32c import crc32c
 
 from protocol.codec.fixed import fixed
 from protocol.errors import ErrorCode
-from protocol.records.compression import (
+from protocol.records.record import (
+    NO_TIMESTAMP,
     Bytes,
     Compression,
+    MalformedBatch,
+    MalformedRecord,
+    Record,
+    TornBatch,
+    UndecodableRecords,
+    UnsupportedMagic,
     compress,
     decompress,
     decompress_in_pieces,
 )
-from protocol.records.malformed_batches import (
-    MalformedBatch,
-    MalformedRecord,
-    TornBatch,
-    UndecodableRecords,
-    UnsupportedMagic,
-)
-from protocol.records.record import NO_TIMESTAMP, Record
 from protocol.records.record_codec import (
     FAR,
     build_records,

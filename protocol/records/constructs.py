@@ -26,12 +26,12 @@ from protocol.codec.types import (
     plain_length,
     read_exactly,
 )
-from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.record import (
     HEADER_KEY_ERRORS,
     INT64_MAX,
     INT64_MIN,
     Headers,
+    MalformedRecord,
     Record,
     in_64_bits,
 )

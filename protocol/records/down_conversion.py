@@ -18,8 +18,6 @@ from protocol.records.batches import (
     RecordBatch,
 )
 from protocol.records.batches import HEADER_SIZE_BYTES as BATCH_BYTES_MIN
-from protocol.records.compression import Bytes, Compression
-from protocol.records.malformed_batches import UnconvertibleBatch
 from protocol.records.message_sets import (
     NEWEST_OLD_MAGIC,
     OFFSET_AND_SIZE,
@@ -27,7 +25,7 @@ from protocol.records.message_sets import (
     build_message_set,
     split_any_batches,
 )
-from protocol.records.record import NO_TIMESTAMP, Record
+from protocol.records.record import NO_TIMESTAMP, Bytes, Compression, Record, UnconvertibleBatch
 
 PIECE_BYTES_MAX: Final = 128 * 1024
 """The number of bytes that are read before they are converted and sent."""

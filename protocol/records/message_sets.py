@@ -25,15 +25,22 @@ from protocol.records.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.records.compression import Bytes, Compression, compress, decompress
-from protocol.records.malformed_batches import (
+from protocol.records.record import (
+    INT64_MAX,
+    INT64_MIN,
+    NO_TIMESTAMP,
+    UNASSIGNED_OFFSET,
+    Bytes,
+    Compression,
     MalformedBatch,
     MalformedRecord,
+    Record,
     TornBatch,
     UndecodableRecords,
     UnsupportedMagic,
+    compress,
+    decompress,
 )
-from protocol.records.record import INT64_MAX, INT64_MIN, NO_TIMESTAMP, UNASSIGNED_OFFSET, Record
 from protocol.schema import int32, int64, structure, uint32
 from protocol.schema import struct as nested
 

@@ -11,13 +11,13 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from protocol.codec.choice import is_interpreted
-from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.record import (
     HEADER_KEY_ERRORS,
     INT64_MAX,
     INT64_MIN,
     UNASSIGNED_OFFSET,
     Headers,
+    MalformedRecord,
     Record,
     in_64_bits,
 )

@@ -1,10 +1,14 @@
-"""Records of `__remote_log_metadata`: segments in remote storage, and partitions that are deleted
-there.
-
-Source: KIP-405; the JSON definitions named at each record.
+"""Records of `__remote_log_metadata`: segments in remote storage and partitions that are deleted
+there, their frames, and their classes by number.
 """
 
+from enum import IntEnum
+from functools import cache
+
+from protocol.declarations import classes_by_number
+from protocol.records.record_frames import build_frame, frame_record_version, parse_frame
 from protocol.schema import (
+    Message,
     array,
     boolean,
     byte_string,
@@ -17,6 +21,12 @@ from protocol.schema import (
     structure,
     uuid,
 )
+
+# --------------------------------------------------------------------------------------------------
+# Records of `__remote_log_metadata`: segments in remote storage, and partitions that are deleted
+# there
+#
+# Source: KIP-405; the JSON definitions named at each record.
 
 # --------------------------------------------------------------------------------------------------
 # RemoteLogSegmentMetadataRecord (0): the upload of a segment to remote storage has started.
@@ -125,3 +135,58 @@ class RemoteLogSegmentMetadataSnapshotRecord:
     custom_metadata: bytes | None = byte_string(nullable="0+", default=None)
     remote_log_segment_state: int = int8()
     txn_index_empty: bool = boolean(tag=0, tagged="0+")
+
+
+# --------------------------------------------------------------------------------------------------
+# Frames the records of `__remote_log_metadata` and finds their classes, which are declared in
+# `records`
+#
+# The frame is that of `record_frames`, with numbers of their own; the key of a log record is null.
+# Source: KIP-405; RemoteLogMetadataSerde, BytesApiMessageSerde.
+
+MODULES = ("records",)
+"""The modules that declare records."""
+
+build_record = build_frame
+record_version = frame_record_version
+
+
+class RemoteLogSegmentState(IntEnum):
+    """The state of a segment's upload."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class RemotePartitionDeleteState(IntEnum):
+    """The state of a partition's deletion."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+def parse_record(value: bytes) -> Message:
+    """Return the record in the value of a log record; `record_version` returns its version.
+
+    Raises MalformedMessage.
+    """
+    return parse_frame(value, record_class)
+
+
+@cache
+def declared_records() -> tuple[type, ...]:
+    """Return the class of every record, by ascending number."""
+    return tuple(_classes().values())
+
+
+def record_class(number: int) -> type:
+    """Return the class of a record. Raises KeyError."""
+    return _classes()[number]
+
+
+@cache
+def _classes() -> dict[int, type]:
+    return classes_by_number((f"{__package__}.{name}" for name in MODULES), "metadata")

@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote_plus
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.malformed import MalformedMessage
 from protocol.message_json import Json
-from protocol.zookeeper.map_orders import immutable_map_order
-from protocol.zookeeper.znode_json import (
+from protocol.zookeeper.kafka_znodes import (
+    immutable_map_order,
     integer_of,
     json_text,
     nullable_text_of,

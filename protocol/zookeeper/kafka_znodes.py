@@ -6,23 +6,151 @@ Source: kafka.zk.ZkData, kafka.cluster.Broker, ZkMigrationLeadershipState, KIP-9
 taken from a broker of 3.9.1.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.malformed import MalformedMessage
 from protocol.message_json import Json
 from protocol.uuids import parse_uuid_text, uuid_text
-from protocol.zookeeper.map_orders import mutable_map_order, properties_order
-from protocol.zookeeper.znode_json import (
-    decimal_of,
-    integer_of,
-    integers_of,
-    json_text,
-    nullable_text_of,
-    parse_object,
-    texts_of,
-)
+
+# --------------------------------------------------------------------------------------------------
+# The iteration order of JVM maps, which is the order of keys in znodes; nothing else depends on it
+#
+# Source: scala.collection.mutable.HashMap, scala.collection.immutable.HashMap (2.13),
+# java.util.concurrent.ConcurrentHashMap; texts of Kafka 3.9.1.
+
+WORD: Final = 0xFFFFFFFF
+SMALL_MAP_MAX: Final = 4
+"""Up to this size an immutable map keeps the insertion order."""
+TABLE: Final = 16
+BITS: Final = 5
+
+
+def string_hash(text: str) -> int:
+    """Return String.hashCode, without its sign."""
+    encoded, found = text.encode("utf-16-be"), 0
+    for position in range(0, len(encoded), 2):
+        found = (31 * found + int.from_bytes(encoded[position : position + 2])) & WORD
+    return found
+
+
+def mutable_map_order(names: Sequence[str]) -> list[str]:
+    """Return keys in the order of a mutable map into which they were put one after the other."""
+    size = TABLE
+    while len(names) >= size * 3 // 4:
+        size *= 2
+    return sorted(names, key=lambda name: (_spread(name) & (size - 1), _signed(_spread(name))))
+
+
+def properties_order(names: Sequence[str]) -> list[str]:
+    """Return keys in the order of java.util.Properties."""
+    size = TABLE
+    while len(names) >= size * 3 // 4:
+        size *= 2
+    return sorted(names, key=lambda name: _spread(name) & (size - 1))
+
+
+def immutable_map_order(names: Sequence[str]) -> list[str]:
+    """Return keys in the order of an immutable map: a hash trie, whose nodes iterate over their own
+    keys first.
+    """
+    return list(names) if len(names) <= SMALL_MAP_MAX else _trie_order(names, 0)
+
+
+def _trie_order(names: Sequence[str], shift: int) -> list[str]:
+    slots: dict[int, list[str]] = {}
+    for name in names:
+        slots.setdefault((_improved(name) >> shift) & ((1 << BITS) - 1), []).append(name)
+    own = [slots[slot][0] for slot in sorted(slots) if len(slots[slot]) == 1]
+    deeper = [slots[slot] for slot in sorted(slots) if len(slots[slot]) > 1]
+    return own + [
+        name
+        for group in deeper
+        for name in (
+            _trie_order(group, shift + BITS) if shift + BITS < WORD.bit_length() else group
+        )
+    ]
+
+
+def _spread(name: str) -> int:
+    found = string_hash(name)
+    return found ^ (found >> 16)
+
+
+def _signed(found: int) -> int:
+    return found if found <= WORD >> 1 else found - WORD - 1
+
+
+def _improved(name: str) -> int:
+    found = string_hash(name)
+    found = (found + ~(found << 9)) & WORD
+    found ^= found >> 14
+    found = (found + (found << 4)) & WORD
+    return found ^ (found >> 10)
+
+
+# --------------------------------------------------------------------------------------------------
+# JSON in znodes: encoding of objects and decoding of their parts, with error messages
+#
+# Source: kafka.utils.Json, kafka.utils.json.DecodeJson.
+
+
+def json_text(value: Mapping[str, Json]) -> bytes:
+    """Return an object as Kafka writes it: no spaces, keys in the given order."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def parse_object(data: bytes, place: str) -> dict[str, Json]:
+    """Decode an object. Raises MalformedMessage."""
+    try:
+        found: Json = json.loads(data)
+    except (ValueError, RecursionError) as failure:
+        raise MalformedMessage(None, None, place, f"no JSON: {failure}") from failure
+    if not isinstance(found, dict):
+        raise MalformedMessage(None, None, place, "no object")
+    return found
+
+
+def integer_of(found: Mapping[str, Json], name: str) -> int:
+    """Return a whole number. Raises MalformedMessage."""
+    number = found.get(name)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise MalformedMessage(None, None, name, f"{number!r} is no whole number")
+    return number
+
+
+def decimal_of(found: Mapping[str, Json], name: str) -> int:
+    """Return a number that is encoded as text. Raises MalformedMessage."""
+    text = found.get(name)
+    try:
+        return int(str(text))
+    except ValueError:
+        raise MalformedMessage(None, None, name, f"{text!r} is no number") from None
+
+
+def nullable_text_of(found: Mapping[str, Json], name: str) -> str | None:
+    """Return a text, or None. Raises MalformedMessage."""
+    text = found.get(name)
+    if text is not None and not isinstance(text, str):
+        raise MalformedMessage(None, None, name, f"{text!r} is no text")
+    return text
+
+
+def texts_of(found: Json, name: str) -> list[str]:
+    """Return a list of texts. Raises MalformedMessage."""
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise MalformedMessage(None, None, name, f"{found!r} is no list of texts")
+    return [str(each) for each in found]
+
+
+def integers_of(found: Json, name: str) -> list[int]:
+    """Return a list of whole numbers. Raises MalformedMessage."""
+    if not isinstance(found, list):
+        raise MalformedMessage(None, None, name, f"{found!r} is no list")
+    return [integer_of({name: each}, name) for each in found]
+
 
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
@@ -442,3 +570,70 @@ def _by_partition(replicas: Mapping[int, Sequence[int]]) -> dict[str, Json]:
         number: list(replicas[int(number)])
         for number in mutable_map_order([str(partition) for partition in replicas])
     }
+
+
+# --------------------------------------------------------------------------------------------------
+# Requests to a controller by znodes: reassignments, elections, deletions; and notifications from
+# brokers
+#
+# Reassignments and elections are protocol requests since 2.4; the znodes still work in 3.9.
+# Source: kafka.zk.{ReassignPartitionsZNode, PreferredReplicaElectionZNode, DeleteTopicsTopicZNode,
+# IsrChangeNotificationSequenceZNode, LogDirEventNotificationSequenceZNode}.
+
+LOG_DIRECTORY_EVENT: Final = f"{LOG_DIRECTORY_EVENTS}/log_dir_event_"
+FAILED: Final = 1
+TopicPartition = tuple[str, int]
+
+
+def delete_topic_path(topic: str) -> str:
+    """Return the path that requests the deletion of a topic."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def build_reassignments(moves: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """Return the text that requests reassignments of some partitions."""
+    rows: list[Json] = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in moves.items()
+    ]
+    return json_text({"version": 1, "partitions": rows})
+
+
+def parse_reassignments(data: bytes) -> dict[TopicPartition, list[int]]:
+    """Decode the requested replicas. Raises MalformedMessage."""
+    return {_partition(row): integers_of(row.get("replicas"), "replicas") for row in _rows(data)}
+
+
+def build_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """Return the text that requests preferred leader elections, or notifies of changed ISRs."""
+    rows: list[Json] = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+    return json_text({"version": 1, "partitions": rows})
+
+
+def parse_partitions(data: bytes) -> list[TopicPartition]:
+    """Decode the partitions. Raises MalformedMessage."""
+    return [_partition(row) for row in _rows(data)]
+
+
+def build_log_directory_event(broker_id: int) -> bytes:
+    """Return the text with which a broker reports a failed log directory."""
+    return json_text({"version": 1, "broker": broker_id, "event": FAILED})
+
+
+def parse_log_directory_event(data: bytes) -> int:
+    """Decode the broker id. Raises MalformedMessage."""
+    return integer_of(parse_object(data, LOG_DIRECTORY_EVENTS), "broker")
+
+
+def _rows(data: bytes) -> list[dict[str, Json]]:
+    rows = parse_object(data, "partitions").get("partitions")
+    if not isinstance(rows, list):
+        raise MalformedMessage(None, None, "partitions", f"{rows!r} is no list")
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def _partition(row: Mapping[str, Json]) -> TopicPartition:
+    topic = nullable_text_of(row, "topic")
+    if topic is None:
+        raise MalformedMessage(None, None, "topic", "none is named")
+    return topic, integer_of(row, "partition")

@@ -24,7 +24,7 @@ from tests.analysis.replica_cases import (
     on,
     replicated,
 )
-from tests.analysis.transaction_cases import MARKERS, STATES, batch, changed, marker, state
+from tests.analysis.transaction_events import MARKERS, STATES, batch, changed, marker, state
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 

@@ -15,7 +15,7 @@ from kraftsim.transactions.events import (
     TransactionsLoaded,
 )
 from tests.analysis.history import History, Row
-from tests.analysis.transaction_cases import (
+from tests.analysis.transaction_events import (
     LABELS,
     OK,
     ONE,

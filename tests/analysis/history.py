@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kraftsim.events.event import Event, LineEncoder, event_file_name
-from kraftsim.invariants.invariant import Envelope
-from kraftsim.invariants.oracle import Oracle
+from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.invariants.verdict import Outcome, Verdict
 
 STEP_NS = 1_000

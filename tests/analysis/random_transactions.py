@@ -10,7 +10,7 @@ from tests.analysis.cleaned_cases import cleaned
 from tests.analysis.coordinator_cases import abandoned
 from tests.analysis.event_factories import final_log, final_record
 from tests.analysis.history import History
-from tests.analysis.transaction_cases import (
+from tests.analysis.transaction_events import (
     OFFSETS,
     ONE,
     PID,

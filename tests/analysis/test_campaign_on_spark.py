@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from kraftsim.analysis.dataset import Dataset
 from kraftsim.cli.main import kraftsim
 from kraftsim.lab.campaign import spark as campaign_spark
-from kraftsim.lab.campaign.campaign_job import Terms
 from kraftsim.lab.campaign.spark import sweep_on_spark
 from kraftsim.lab.campaign.sweep import sweep
+from kraftsim.lab.campaign.worker_pool import Terms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,7 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.server.events import NodeReady
-from kraftsim.server.events_connections import FrameReceived, FrameSent
+from kraftsim.server.events import FrameReceived, FrameSent, NodeReady
 from tests.analysis.history import History
 
 

@@ -19,8 +19,7 @@ from kraftsim.analysis.verdicts import Row, by_run, find_rows
 from kraftsim.analysis.views import Runs, one_run
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.events.event import Event
-from kraftsim.invariants.invariant import INVARIANTS
-from kraftsim.invariants.oracle import Oracle
+from kraftsim.invariants.invariant import INVARIANTS, Oracle
 from kraftsim.invariants.verdict import (
     VIOLATIONS_KEPT_MAX,
     Outcome,

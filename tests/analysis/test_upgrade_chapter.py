@@ -2,7 +2,7 @@
 
 from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, Row, upgrade_html, upgrade_of
 from kraftsim.clients.invariants.only_retriable_errors import RETRIABLE, TIMING_OUT
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT, RPC_PRODUCER_IDS
 from protocol.errors import ErrorCode
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from zipfile import ZipFile
 
-from kraftsim.cli.machine import java_program
+from kraftsim.cli.doctor import java_program
 
 PROJECT_ROOT = Path(__file__).parents[2]
 CACHE = PROJECT_ROOT / "build" / "apache_kafka"

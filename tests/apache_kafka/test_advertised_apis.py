@@ -5,7 +5,7 @@ controller listeners.
 import pytest
 
 from kraftsim.conformance.peer import Peer
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from protocol.api_keys import ApiKey
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 

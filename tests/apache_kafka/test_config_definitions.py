@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.metadata.rules_config_releases import ConfigTables, config_tables
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, class_path, java
 
 pytestmark = pytest.mark.interop

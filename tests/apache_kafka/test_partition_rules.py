@@ -21,7 +21,7 @@ import pytest
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.metadata.rules_controller_state import FIRST_WITH_PREVIOUS_EPOCH
 from kraftsim.metadata.rules_versions import ELIGIBLE_LEADER_REPLICAS_VERSION
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from protocol.config_resources import ConfigResourceType
 from protocol.messages.k19_create_topics import (
     CreatableReplicaAssignment,

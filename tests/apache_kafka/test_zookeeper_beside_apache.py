@@ -13,11 +13,12 @@ import pytest
 from kraftsim.world.real.world import real_world
 from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from protocol.schema import Message
-from protocol.zookeeper.multi import WRITES, build_multi
 from protocol.zookeeper.op_codes import CreateMode, EventType, OpCode, Permission
-from protocol.zookeeper.sessions import AddWatchRequest, AuthPacket, PathAndWatchKind
 from protocol.zookeeper.znodes import (
+    WRITES,
     AclEntry,
+    AddWatchRequest,
+    AuthPacket,
     Create2Response,
     CreateRequest,
     CreateTtlRequest,
@@ -25,12 +26,14 @@ from protocol.zookeeper.znodes import (
     GetChildren2Response,
     GetChildrenResponse,
     GetDataResponse,
+    PathAndWatchKind,
     PathOnly,
     SetAclRequest,
     SetDataRequest,
     StatResponse,
     VersionedPath,
     WatchedPath,
+    build_multi,
 )
 from tests.apache_kafka.zookeeper import ApacheZookeeper
 from tests.node.raw_zookeeper_client import ZooKeeperClient, ZooKeeperResponse, word

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from pathlib import Path
 
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.broker import Broker
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.parts import Parts

@@ -16,7 +16,7 @@ from typing import Any, Final
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.real.world import real_world
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.zookeeper.znode_reader import ZnodeReader
+from kraftsim.zookeeper.znode_writer import ZnodeReader
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.k19_create_topics import (
     CreatableReplicaAssignment,

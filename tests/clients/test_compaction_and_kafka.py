@@ -15,8 +15,8 @@ import pytest
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.records.batches import COMPRESSION_MASK, RecordBatch, split_batches
-from protocol.storage.checkpoints import parse_offset_checkpoint
 from protocol.storage.indexes import parse_transaction_index
+from protocol.storage.text_files import parse_offset_checkpoint
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.clients.test_disk_formats import WRONG

@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from kraftsim.cluster.processes import ProcessCluster
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.clients.disks import batches_on_disk
 from tests.cluster.running import logged_events, restart_and_wait, wait_until_known
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kraftsim.partitions.found_record import searched
 from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_reading import searched
 from kraftsim.world.real.world import real_world
 from protocol.metadata.registry import parse_record
 from protocol.records.batches import RecordBatch, split_batches
-from protocol.storage.checkpoints import parse_leader_epoch_checkpoint
-from protocol.storage.meta_properties import parse_meta_properties
+from protocol.storage.text_files import parse_leader_epoch_checkpoint, parse_meta_properties
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log, run_tool
 from tests.cluster.broker_client import broker_client

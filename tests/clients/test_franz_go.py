@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.clients.disks import batches_on_disk
 from tests.cluster.running import create_topic, logged_events, restart_and_wait
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import TOOLS, run_java, run_tool
 from tests.clients.disks import batches_on_disk

@@ -10,8 +10,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AtTime, Fault, OnFrame
 from protocol.api_keys import ApiKey
 from tests.cluster.running import logged_events
 

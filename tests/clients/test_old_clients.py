@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.conformance.target import Target
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.clients.disks import batches_on_disk
 
 pytestmark = pytest.mark.interop

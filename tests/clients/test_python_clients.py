@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from kraftsim.cluster.processes import ProcessCluster
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.clients.disks import batches_on_disk
 from tests.cluster.running import restart_and_wait, wait_until_known
 

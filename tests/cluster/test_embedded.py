@@ -13,13 +13,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.launch import real_world_of
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.readiness import ClusterFailed, NotReady
 from kraftsim.cluster.spec import ClusterSpec, SpecError
-from kraftsim.cluster.topics import create_topic
 from kraftsim.server.config import NodeConfig
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.errors import ErrorCode

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
 from kraftsim.lab.explore.run import run_request
 
 AT_ONCE = 3

@@ -13,12 +13,11 @@ from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.socket_fault_schedule import FieldSchedule
+from kraftsim.cluster.socket_environment import FieldSchedule
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected, FaultTookEffect
-from kraftsim.lab.faults.fault import FAULTS, SIM, Fault, Value
-from kraftsim.lab.faults.trigger import AtTime, OnFrame, Trigger
+from kraftsim.lab.faults.fault import FAULTS, SIM, AtTime, Fault, OnFrame, Trigger, Value
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey
 from tests.cluster.running import QUICK_SESSIONS

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.spec import ZOOKEEPER_SESSION_MS
-from kraftsim.cluster.topics import create_topic
 from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.running import logged_events
 from tests.cluster.test_manual_faults import BROKER, OTHER, SECONDS, Detached, wait_until

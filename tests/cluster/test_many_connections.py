@@ -29,8 +29,7 @@ from protocol.records.batches import (
     MAGIC,
     build_batch,
 )
-from protocol.records.compression import Compression
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from tests.cluster.broker_client import BrokerClient, broker_client
 from tests.cluster.running import QUICK_SESSIONS, address_of, running_processes
 

@@ -11,9 +11,9 @@ import pytest
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_producer_steps import ProducerSettings
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
-from kraftsim.cluster.topics import create_topic
 from kraftsim.world.real.world import real_world
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client

@@ -20,6 +20,7 @@ import pytest
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_producer_steps import ProducerSettings
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -28,19 +29,17 @@ from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.proxy.control import ProxyClient
 from kraftsim.cluster.readiness import wait_until_answering
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.cluster.socket_fault_schedule import (
+from kraftsim.cluster.socket_environment import (
     FieldSchedule,
     can_inject,
     follows_frames,
     wants_proxy,
 )
 from kraftsim.cluster.spec import HAS_OUTGOING_NETWORK, LOOPBACK, ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.events.runs import FaultTookEffect
-from kraftsim.lab.faults.fault import FAULTS, Fault
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, OnDisk, OnFrame
 from kraftsim.lab.faults.field import CLIENTS, Condition, links_of
-from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnFrame
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey
 from tests.cluster.running import QUICK_SESSIONS, logged_events

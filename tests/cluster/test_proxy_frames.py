@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kraftsim.cluster.proxy.conditions import Conditions
-from kraftsim.cluster.proxy.frame_stream import FrameStream
-from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, WaitingFrame
+from kraftsim.cluster.proxy.frame_stream import Frame, FrameStream, FrameWatches, WaitingFrame
 from kraftsim.cluster.proxy.relay import client_id_of
 from kraftsim.lab.faults.field import CLIENTS, Condition, Watch, links_of
 

@@ -18,7 +18,7 @@ from kraftsim.cluster.directories import ClusterState, RunDirectory, is_locked, 
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.supervise import down
 from kraftsim.lab.bugs.bug import BUGS
-from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
+from kraftsim.releases.release import DEFAULT_RELEASE, releases
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.running import logged_events

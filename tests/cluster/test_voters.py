@@ -2,10 +2,10 @@
 
 import asyncio
 
+from kraftsim.cluster.administration import change_voter, voters_of
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.voters import change_voter, voters_of
 
 SECONDS = 30.0
 RETRY_SECONDS = 0.05

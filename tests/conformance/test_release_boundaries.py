@@ -17,7 +17,7 @@ from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.target import Target
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 from tests.apache_kafka.config_facts import RELEASES
 from tests.apache_kafka.harness import ApacheKafka
 from tests.conformance.test_apache_kafka import ASKED_ELSEWHERE, sentence

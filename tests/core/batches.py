@@ -12,9 +12,8 @@ from protocol.records.batches import (
     RecordBatch,
     build_batch,
 )
-from protocol.records.compression import Compression
 from protocol.records.control_records import ControlType, EndTxnMarker, build_control_record
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 SEQUENCES = 2**31
 

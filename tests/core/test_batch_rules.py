@@ -17,7 +17,7 @@ from kraftsim.partitions.rules_append import (
 )
 from protocol.errors import ErrorCode
 from protocol.records.batches import HEADER_SIZE_BYTES, MAGIC_POSITION, RecordBatch
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.core.batches import doctored, make_batch
 
 NOW_MS = 1_000_000

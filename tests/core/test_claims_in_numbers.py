@@ -16,8 +16,7 @@ from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.metadata.controller import ProducerIdsRecord
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression, compress
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record, compress
 from protocol.schema import int16, int32, int64, message
 from tools.claims.recording import Figures
 

@@ -19,8 +19,7 @@ from kraftsim.partitions.rules_cleaning import (
 )
 from kraftsim.partitions.rules_log import Segment
 from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
-from protocol.records.malformed_batches import MalformedRecord
-from protocol.records.record import Record
+from protocol.records.record import MalformedRecord, Record
 from tests.core.batches import doctored, make_batch, make_marker
 
 RULES = CleaningRules(is_compacted=True)

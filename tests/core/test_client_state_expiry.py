@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from kraftsim.metadata.rules_registries import Registries
+from kraftsim.server.client_quotas import MutationQuotas
 from kraftsim.server.controller import RequestQuotas
-from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.server.rules_quotas import IDLE_MS, TIDY_MIN, ExpiringMap, TokenBucket, WindowedRate
 from kraftsim.world.interface import Clock
 from protocol.metadata.settings import ClientQuotaRecord, EntityData

@@ -9,7 +9,8 @@ import pytest
 
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_consumer_group import MemberState
-from protocol.consumer_protocol import (
+from protocol.errors import ErrorCode
+from protocol.version_prefixed import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -18,7 +19,6 @@ from protocol.consumer_protocol import (
     build_subscription,
     parse_assignment,
 )
-from protocol.errors import ErrorCode
 from tests.core.consumers_harness import ConsumersHarness, MadeTopics, id_of, state_of
 from tests.core.groups_harness import GROUP, REBALANCE_MS, SESSION_MS
 

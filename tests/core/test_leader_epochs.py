@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.partitions.rules_log import LeaderEpochs
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 LOG_END = 50
 

@@ -30,7 +30,7 @@ from kraftsim.producer_state.rules_entries import DAY_MS, Duplicate, ProducerSta
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, TimestampType
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 from tests.core.batches import make_batch
 
 NOW_MS = 5000

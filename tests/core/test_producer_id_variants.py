@@ -8,8 +8,10 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import (
     BLOCK_SIZE_CONFIG,
+    ProducerIdBlock,
     RepeatingProducerIdControl,
     ResizableProducerIdControl,
+    block_behind,
 )
 from kraftsim.producer_ids.rules_block_clients import (
     BROKER_BITS,
@@ -22,7 +24,6 @@ from kraftsim.producer_ids.rules_block_clients import (
     TerminatingBlockClient,
     UncoordinatedSource,
 )
-from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind
 from protocol.errors import ErrorCode
 from protocol.metadata.controller import ProducerIdsRecord
 from tools.claims.recording import Figures

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
-from kraftsim.producer_ids.rules_allocation import ProducerIdControl
+from kraftsim.producer_ids.rules_allocation import (
+    LAST_PRODUCER_ID,
+    ProducerIdBlock,
+    ProducerIdControl,
+    block_behind,
+    block_text,
+)
 from kraftsim.producer_ids.rules_block_clients import (
     CompleteRequest,
     Effect,
@@ -17,12 +23,6 @@ from kraftsim.producer_ids.rules_block_clients import (
     WaitingRequest,
     WakeAt,
     ZnodeBlockClient,
-)
-from kraftsim.producer_ids.rules_blocks import (
-    LAST_PRODUCER_ID,
-    ProducerIdBlock,
-    block_behind,
-    block_text,
 )
 from protocol.errors import ErrorCode
 from protocol.metadata.controller import ProducerIdsRecord

@@ -17,9 +17,8 @@ from kraftsim.partitions.rules_append import (
 from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, TimestampType, build_batch
-from protocol.records.compression import Compression
 from protocol.records.message_sets import build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from tests.core.batches import make_batch
 from tests.core.test_partition_replica import NOW_MS, replica
 

@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
-from protocol.records.malformed_batches import MalformedRecord
-from protocol.records.record import Record
+from protocol.records.record import MalformedRecord, Record
 
 SIZES: dict[str, Callable[[Random, int], int]] = {
     "none": lambda draw, index: 0,

@@ -9,11 +9,9 @@ from random import Random
 
 import pytest
 
-from protocol.records import compression
+from protocol.records import record
 from protocol.records.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
-from protocol.records.compression import Compression, estimated_plain_bytes
-from protocol.records.malformed_batches import MalformedRecord
-from protocol.records.record import Record
+from protocol.records.record import Compression, MalformedRecord, Record, estimated_plain_bytes
 
 GZIP_ATTRIBUTE = 22
 MEBIBYTE = 1 << 20
@@ -37,7 +35,7 @@ def test_result_does_not_depend_on_the_chunks(
     monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     """Complete, truncated, and with too many or too few records."""
-    monkeypatch.setattr(compression, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(record, "PIECE_BYTES", piece_bytes)
     rng = Random(piece_bytes)
     for _ in range(60):
         count = rng.randrange(1, 9)
@@ -55,7 +53,7 @@ def test_result_does_not_depend_on_the_chunks(
 def test_bytes_after_an_error_are_never_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 MiB of zeros are not a record: the first chunk shows it."""
     unpacked = 0
-    pieces = compression._gzip_pieces
+    pieces = record._gzip_pieces
 
     def counted(data: bytes) -> Iterator[bytes]:
         nonlocal unpacked
@@ -63,10 +61,10 @@ def test_bytes_after_an_error_are_never_decompressed(monkeypatch: pytest.MonkeyP
             unpacked += len(piece)
             yield piece
 
-    monkeypatch.setattr(compression, "_gzip_pieces", counted)
+    monkeypatch.setattr(record, "_gzip_pieces", counted)
     with pytest.raises(MalformedRecord):
         gzipped(bytes(64 * MEBIBYTE)).require_whole_records()
-    assert unpacked <= 2 * compression.PIECE_BYTES
+    assert unpacked <= 2 * record.PIECE_BYTES
 
 
 @pytest.mark.parametrize("codec", [each for each in Compression if each is not Compression.NONE])
@@ -76,7 +74,7 @@ def test_block_decompresses_to_no_more_than_estimated(codec: Compression) -> Non
     """
     for size_bytes in (1, 1000, 100_000, 4 * MEBIBYTE):
         for plain in (bytes(size_bytes), Random(1).randbytes(size_bytes)):
-            block = compression.compress(codec, plain, 2)
+            block = record.compress(codec, plain, 2)
             estimate = estimated_plain_bytes(codec, memoryview(block))
             assert estimate >= size_bytes
             assert estimate <= max(1100 * len(block), 5 * MEBIBYTE)

@@ -7,8 +7,7 @@ import pytest
 from kraftsim.metadata.rules_features import bootstrap_at
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS, ProtocolVersion
 from kraftsim.releases import traits
-from kraftsim.releases.catalogue import DEFAULT_RELEASE, release, releases
-from kraftsim.releases.release import WITHOUT_NUMBER, Release
+from kraftsim.releases.release import DEFAULT_RELEASE, WITHOUT_NUMBER, Release, release, releases
 from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
 from protocol.metadata.settings import FeatureLevelRecord

@@ -14,7 +14,7 @@ from kraftsim.partitions.rules_log import (
     SegmentSettings,
     expired,
 )
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 NOW_MS = 100_000
 KEEPS_ALL = RetentionRules(retention_ms=-1, retention_bytes=-1)

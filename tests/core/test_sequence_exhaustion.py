@@ -62,7 +62,7 @@ from kraftsim.producer_state.rules_entries import (
     UnknownProducer,
 )
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, build_batch

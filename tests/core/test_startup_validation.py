@@ -4,8 +4,7 @@ Apache Kafka.
 
 import pytest
 
-from kraftsim.metadata.rules_config_releases import config_tables
-from kraftsim.metadata.rules_starting_configs import complaint_at_start
+from kraftsim.metadata.rules_config_releases import complaint_at_start, config_tables
 
 BROKER = {"listeners": "PLAINTEXT://h:1", "controller.listener.names": "CONTROLLER"}
 

@@ -39,7 +39,7 @@ from protocol.schema import Message
 from protocol.zookeeper.kafka_access_znodes import ACLS, DELEGATION_TOKENS, EXTENDED_ACLS
 from protocol.zookeeper.kafka_znodes import PERSISTENT_PATHS
 from protocol.zookeeper.op_codes import CreateMode
-from protocol.zookeeper.txns import CreateTxn, DeleteTxn, SetDataTxn, TxnHeader
+from protocol.zookeeper.txn_log import CreateTxn, DeleteTxn, SetDataTxn, TxnHeader
 
 EPOCH = 7
 NAMES = ("ann", "bob smith", "c@d/e~f*", None)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kraftsim.core.decision import Refusal
-from kraftsim.partitions.rules_append import AppendDecision, EndMarker, end_marker_of
+from kraftsim.partitions.rules_append import AppendDecision
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
-from kraftsim.producer_state.rules_manager import ProducerStateManager
+from kraftsim.producer_state.rules_manager import EndMarker, ProducerStateManager, end_marker_of
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch
 from protocol.storage.indexes import AbortedTransaction

@@ -23,7 +23,7 @@ ALLOWED: Final = {
     "kraftsim/server/api_offer.py": LINEAR,
     "kraftsim/server/endpoints.py": OF_OPERATORS,
     "kraftsim/server/security/listener_settings.py": OF_OPERATORS,
-    "kraftsim/server/security/tls_choices.py": OF_OPERATORS,
+    "kraftsim/server/security/tls.py": OF_OPERATORS,
 }
 """Every file of a node that may use Python's regular expressions, and why that is safe."""
 MODULES: Final = ("re", "fnmatch", "glob", "sre_compile", "regex")

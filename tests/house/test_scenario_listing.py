@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.cli.kind_tables import all_facts, facts_of
 from kraftsim.cli.main import kraftsim
-from kraftsim.cli.scenario_table import all_facts, facts_of
 from kraftsim.cluster.scenario import scenario, scenarios
 from kraftsim.lab.workloads.workload_parameters import MEANINGS
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 
 
 def invoke(*arguments: str) -> str:

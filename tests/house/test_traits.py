@@ -12,7 +12,7 @@ from kraftsim.metadata.rules_versions import (
     ProtocolVersion,
 )
 from kraftsim.releases import traits
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 from kraftsim.releases.traits import Trait
 from kraftsim.zookeeper.rules_control_requests import SINCE
 from tools.concerns import concern_files

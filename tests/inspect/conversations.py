@@ -27,8 +27,7 @@ from protocol.messages.k03_metadata import (
 )
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from protocol.requests import request_chunks, response_chunks
 from protocol.schema import Message
 from tests.inspect.packets import Conversation

@@ -9,21 +9,21 @@ from enum import Enum
 
 from protocol.codec.declaration import Primitive
 from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout
-from protocol.consumer_protocol import (
-    AssignedPartitions,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    build_assignment,
-    build_subscription,
-)
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.principal_data import DefaultPrincipalData
 from protocol.records.batches import build_batch
 from protocol.records.message_sets import build_message_set
 from protocol.records.record import Record
 from protocol.requests import request_chunks, response_chunks
 from protocol.schema import Message
-from protocol.version_prefixed import build_version_prefixed
+from protocol.version_prefixed import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    DefaultPrincipalData,
+    build_assignment,
+    build_subscription,
+    build_version_prefixed,
+)
 
 RECORDS = [Record(timestamp=1_700_000_000_000, key=b"key", value=b"value")]
 SUBSCRIPTION = build_subscription(ConsumerProtocolSubscription(topics=["text"]), 0)

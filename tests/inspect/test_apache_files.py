@@ -18,7 +18,6 @@ from kraftsim.cli.main import kraftsim
 from protocol.metadata.registry import build_record
 from protocol.metadata.settings import ClientQuotaRecord, EntityData
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
 from protocol.records.control_records import (
     ControlType,
     KRaftVersionFeature,
@@ -30,7 +29,7 @@ from protocol.records.control_records import (
     build_control_batch,
 )
 from protocol.records.message_sets import build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from protocol.storage.indexes import (
     OffsetEntry,
     TimeEntry,

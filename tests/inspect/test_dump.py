@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 from kraftsim.cli.main import kraftsim
 from kraftsim.inspect.dump.rows import java_double, json_text
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
 from protocol.records.message_sets import build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from protocol.storage.indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
 
 HERE = Path(__file__).parent

@@ -5,15 +5,14 @@ import pytest
 from kraftsim.inspect.lone import Hint, dissect_lone
 from kraftsim.inspect.parts import DecodeTrouble, Part, walk
 from kraftsim.inspect.records import dissect_batches
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record as build_coordinator_record
 from protocol.metadata.registry import build_record
 from protocol.metadata.topics import TopicRecord
 from protocol.records.batches import CRC, build_batch, split_batches
-from protocol.records.compression import Compression
 from protocol.records.control_records import build_leader_change, build_transaction_marker
 from protocol.records.message_sets import build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"k", b"v" * 300, (("h", b"1"), ("n", None))),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.broker import Broker
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller import Controller

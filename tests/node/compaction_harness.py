@@ -8,9 +8,9 @@ from random import Random
 from typing import TypeVar
 
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.log_cleaning import CleanedLog, LogToClean, clean_log
-from kraftsim.partitions.log_gate import LogGate
-from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.log_cleaner import CleanedLog, LogToClean, clean_log
+from kraftsim.partitions.log_reading import LogGate
+from kraftsim.partitions.partition_opening import recover_partition
 from kraftsim.partitions.rules_cleaning import (
     Cleanable,
     CleaningRules,
@@ -25,9 +25,8 @@ from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager, marker_of
 from kraftsim.world.interface import World
 from protocol.records.batches import RecordBatch, build_batch
-from protocol.records.compression import Compression
 from protocol.records.control_records import ControlType, EndTxnMarker, build_control_record
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 SEGMENTS = SegmentSettings(segment_bytes=1500, index_interval_bytes=200)
 RULES = CleaningRules(is_compacted=True, segment_bytes=4000, delete_retention_ms=1000)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller import Controller
 from kraftsim.server.outbound import PeerConnection

@@ -10,7 +10,7 @@ from protocol.codec.message_codec import compiled
 from protocol.frames import FrameReader
 from protocol.schema import Message
 from protocol.zookeeper.op_codes import NOTIFICATION_XID, OpCode
-from protocol.zookeeper.sessions import (
+from protocol.zookeeper.znodes import (
     ConnectRequest,
     ConnectResponse,
     WatcherEvent,

@@ -13,11 +13,11 @@ from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_producer_variants import WindowedProducer
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.events.event import Event
-from kraftsim.server.events_connections import FrameReceived, FrameSent
+from kraftsim.server.events import FrameReceived, FrameSent
 from kraftsim.world.simulated import Simulation
 from protocol.announced_window import PRODUCE_VERSION, announced_window
 from protocol.errors import ErrorCode

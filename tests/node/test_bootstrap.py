@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
 from kraftsim.server.identity import ForeignDirectory
@@ -20,8 +20,8 @@ from protocol.metadata.security import UserScramCredentialRecord
 from protocol.metadata.settings import ConfigRecord, FeatureLevelRecord
 from protocol.records.batches import split_batches
 from protocol.schema import Message
-from protocol.storage.meta_properties import parse_meta_properties
 from protocol.storage.metadata_snapshot import build_metadata_snapshot
+from protocol.storage.text_files import parse_meta_properties
 from tests.node.brokers import running_cluster
 from tests.node.conftest import MakeWorld
 from tests.node.controllers import CLUSTER_ID, controller_config, parts, running_controller

@@ -18,7 +18,7 @@ from protocol.messages.k44_incremental_alter_configs import (
 )
 from protocol.records.batches import RecordBatch, build_batch, split_batches
 from protocol.records.record import Record
-from protocol.storage.checkpoints import parse_offset_checkpoint
+from protocol.storage.text_files import parse_offset_checkpoint
 from tests.core.batches import doctored
 from tests.core.test_cleaning import numbered_at_will
 from tests.node.brokers import NOW, Client, Cluster, running_cluster

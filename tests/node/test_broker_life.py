@@ -24,7 +24,7 @@ from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
 from protocol.errors import ErrorCode
 from protocol.metadata.registrations import RegisterBrokerRecord
 from protocol.records.batches import split_batches
-from protocol.storage.clean_shutdown import parse_clean_shutdown
+from protocol.storage.text_files import parse_clean_shutdown
 from tests.node.brokers import (
     CONTROLLER_HOST,
     Client,

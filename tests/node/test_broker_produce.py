@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from kraftsim.partitions.events import BatchAppended, DuplicateAnswered, ProduceRefused
-from kraftsim.server.events_connections import ConnectionClosed, RequestRefused
+from kraftsim.server.events import ConnectionClosed, RequestRefused
 from kraftsim.server.outbound import Disconnected, RequestTimedOut
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from tests.node.brokers import NOW, Client, batch, running_cluster
 
 

@@ -10,7 +10,7 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockRequested,
     ProducerIdReturned,
 )
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.api_offer import ApiOffer
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

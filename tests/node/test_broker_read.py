@@ -16,7 +16,7 @@ from protocol.messages.k02_list_offsets import (
 )
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.records.batches import split_batches
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.node.brokers import NOW, Client, batch, running_cluster
 from tests.node.controllers import CLUSTER_ID
 

@@ -8,7 +8,7 @@ import pytest
 
 from kraftsim.metadata.events import PartitionChanged, PartitionCreated, TopicCreated, TopicDeleted
 from kraftsim.partitions.events import LeaderElected
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 from kraftsim.server.forwarding import FORWARDED, broker_handlers
 from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode

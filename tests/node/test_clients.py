@@ -18,7 +18,7 @@ from kraftsim.cluster.launch import build_node
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import DuplicateAnswered
-from kraftsim.releases.catalogue import releases
+from kraftsim.releases.release import releases
 from kraftsim.server.call import Handler
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import PeerConnection

@@ -12,7 +12,7 @@ from kraftsim.server.config import DEFAULT_CLUSTER_ID, NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.events import NodeStarted
 from kraftsim.server.identity import ForeignDirectory, check_formattable
-from protocol.storage.meta_properties import (
+from protocol.storage.text_files import (
     KRAFT_VERSION,
     ZOOKEEPER_VERSION,
     MetaProperties,

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from kraftsim.partitions.found_record import searched
-from kraftsim.partitions.log_cleaning import CleaningCancelled, UncleanableLog
+from kraftsim.partitions.log_cleaner import CleaningCancelled, UncleanableLog
+from kraftsim.partitions.log_reading import searched
 from kraftsim.partitions.rules_cleaning import OffsetMap
 from kraftsim.world.simulated import Simulation
 from protocol.records.batches import RecordBatch

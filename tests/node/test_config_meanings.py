@@ -63,7 +63,7 @@ def test_client_that_requests_documentation_gets_it() -> None:
 def test_startup_does_not_load_the_descriptions() -> None:
     """They are 200 lines that few clients request."""
     code = (
-        "import sys, kraftsim.metadata.describe_configs, kraftsim.server.config; "
+        "import sys, kraftsim.metadata.config_responses, kraftsim.server.config; "
         "sys.exit('kraftsim.server.config_meanings' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

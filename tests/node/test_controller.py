@@ -21,7 +21,7 @@ from kraftsim.metadata.events import (
     TopicRefused,
 )
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
 from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped

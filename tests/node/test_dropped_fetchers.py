@@ -4,9 +4,9 @@ again it sends a new Fetch at once, whatever is unanswered.
 
 import pytest
 
+from kraftsim.cluster.administration import create_topic, elect_preferred_leaders, wait_for_replicas
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, wait_for_replicas
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import LeaderElected
 from kraftsim.server.outbound import PeerConnection

@@ -9,9 +9,9 @@ rule.
 
 import pytest
 
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.broker import Broker
 from kraftsim.server.call import Call, Closing, Encoded, Handler, NoAnswer
 from kraftsim.server.connection import ServerConnection

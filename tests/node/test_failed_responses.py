@@ -11,8 +11,7 @@ import pytest
 
 from kraftsim.raft import rules_effects as do
 from kraftsim.server.call import Answer, Call, Closing, Deferred
-from kraftsim.server.events import NodeFailed
-from kraftsim.server.events_connections import FrameReceived, MessageFailed, RequestRefused
+from kraftsim.server.events import FrameReceived, MessageFailed, NodeFailed, RequestRefused
 from kraftsim.server.outbound import NotEncodable
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -187,9 +186,7 @@ def test_handler_that_fails_within_an_envelope_is_answered_once(
     minute.
     """
     with running_cluster(1, kraftsim_frame_events="true") as cluster:
-        monkeypatch.setattr(
-            "kraftsim.metadata.controller_handlers.k19_create_topics.row_of", malformed
-        )
+        monkeypatch.setattr("kraftsim.metadata.controller_handlers.topics.row_of", malformed)
         answer = cluster.run(lambda client: client.ask(create("fine"), 5))
         assert [topic.error_code for topic in answer.topics] == [UNEXPECTED]
 

@@ -15,41 +15,28 @@ from kraftsim.groups.broker_handlers import (
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
 )
-from kraftsim.metadata.broker_handlers import (
-    configs,
-    k03_metadata,
-    k60_describe_cluster,
-    k75_describe_topic_partitions,
-    quotas_and_credentials,
-)
+from kraftsim.metadata.broker_handlers import cluster, configs, quotas_and_credentials
 from kraftsim.partitions.broker_handlers import (
     k00_produce,
     k01_fetch,
     k02_list_offsets,
     k21_delete_records,
     k23_offset_for_leader_epoch,
-    k34_alter_replica_log_dirs,
-    k35_describe_log_dirs,
     k61_describe_producers,
+    log_directories,
 )
 from kraftsim.producer_ids.broker_handlers import k22_init_producer_id
 from kraftsim.server.broker import Broker
 from kraftsim.server.broker_handlers import k18_api_versions, security
 from kraftsim.server.call import Handler
-from kraftsim.transactions.broker_handlers import (
-    additions,
-    k26_end_txn,
-    k27_write_txn_markers,
-    k65_describe_transactions,
-    k66_list_transactions,
-)
+from kraftsim.transactions.broker_handlers import descriptions, k27_write_txn_markers, transaction
 from kraftsim.zookeeper.broker_handlers import controller_requests
 
 HANDLERS: tuple[Handler[Broker], ...] = (
     k00_produce.HANDLER,
     k01_fetch.HANDLER,
     k02_list_offsets.HANDLER,
-    k03_metadata.HANDLER,
+    cluster.METADATA,
     controller_requests.LEADER_AND_ISR,
     controller_requests.STOP_REPLICA,
     controller_requests.UPDATE_METADATA,
@@ -68,16 +55,16 @@ HANDLERS: tuple[Handler[Broker], ...] = (
     k21_delete_records.HANDLER,
     k22_init_producer_id.HANDLER,
     k23_offset_for_leader_epoch.HANDLER,
-    additions.ADD_PARTITIONS_TO_TXN,
-    additions.ADD_OFFSETS_TO_TXN,
-    k26_end_txn.HANDLER,
+    transaction.ADD_PARTITIONS_TO_TXN,
+    transaction.ADD_OFFSETS_TO_TXN,
+    transaction.END_TXN,
     k27_write_txn_markers.HANDLER,
     k28_txn_offset_commit.HANDLER,
     security.DESCRIBE_ACLS,
     configs.DESCRIBE_CONFIGS,
     configs.ALTER_CONFIGS,
-    k34_alter_replica_log_dirs.HANDLER,
-    k35_describe_log_dirs.HANDLER,
+    log_directories.ALTER_REPLICA_LOG_DIRS,
+    log_directories.DESCRIBE_LOG_DIRS,
     security.SASL_AUTHENTICATE,
     security.CREATE_DELEGATION_TOKEN,
     security.RENEW_DELEGATION_TOKEN,
@@ -89,15 +76,15 @@ HANDLERS: tuple[Handler[Broker], ...] = (
     quotas_and_credentials.DESCRIBE_CLIENT_QUOTAS,
     quotas_and_credentials.DESCRIBE_USER_SCRAM_CREDENTIALS,
     controller_requests.ALTER_PARTITION,
-    k60_describe_cluster.HANDLER,
+    cluster.DESCRIBE_CLUSTER,
     k61_describe_producers.HANDLER,
-    k65_describe_transactions.HANDLER,
-    k66_list_transactions.HANDLER,
+    descriptions.DESCRIBE_TRANSACTIONS,
+    descriptions.LIST_TRANSACTIONS,
     controller_requests.ALLOCATE_PRODUCER_IDS,
     k68_consumer_group_heartbeat.HANDLER,
     k69_consumer_group_describe.HANDLER,
     configs.LIST_CONFIG_RESOURCES,
-    k75_describe_topic_partitions.HANDLER,
+    cluster.DESCRIBE_TOPIC_PARTITIONS,
 )
 
 

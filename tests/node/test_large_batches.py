@@ -16,7 +16,7 @@ from protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 from tests.node.brokers import Client, batch, running_cluster
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from kraftsim.server.call import Answer, Call, Deferred, Encoded
-from kraftsim.server.large_frames import KEPT_BYTES_MAX, LARGE_FRAME_BYTES, LargeFrames
+from kraftsim.server.inbox import KEPT_BYTES_MAX, LARGE_FRAME_BYTES, LargeFrames
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
 from protocol.requests import decode_response
 from tests.node.brokers import Client as BrokerClient

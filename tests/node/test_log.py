@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.partitions.found_record import FoundRecord, searched
 from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_reading import FoundRecord, searched
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.server.events import LogRecovered
 from kraftsim.world.interface import World

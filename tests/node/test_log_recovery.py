@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.partitions.found_record import searched
 from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_reading import searched
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.partition_opening import recover_partition
 from kraftsim.partitions.producer_snapshots import BoundedReplay, NewestSnapshots, ProducerSnapshots
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy

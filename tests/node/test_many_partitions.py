@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kraftsim.partitions.broker_handlers import k01_fetch
-from kraftsim.partitions.isr_changes import IsrChanges
+from kraftsim.partitions.replication import IsrChanges
 from kraftsim.partitions.rules_reading import decide_read
 from kraftsim.server.tasks import AT_ONCE, NodeTasks, at_once
 from kraftsim.zookeeper.client import SessionState
@@ -16,8 +16,8 @@ from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, Zno
 from kraftsim.zookeeper.znode_writer import IN_FLIGHT_MAX, MigrationWriter
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.schema import Message
-from protocol.zookeeper.multi import Asked
 from protocol.zookeeper.op_codes import OpCode
+from protocol.zookeeper.znodes import Asked
 from tests.node.brokers import Client, Cluster, batch, running_cluster
 
 PARTITIONS = 40

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.partitions.events_transactions import (
+from kraftsim.partitions.events import (
     LastStableOffsetMoved,
     MarkerAppended,
     MarkerRefused,

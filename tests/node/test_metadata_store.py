@@ -15,15 +15,16 @@ from random import Random
 
 import pytest
 
-from kraftsim.raft.metadata_store import MetadataStore, RecoveredStore
-from kraftsim.raft.rules_log import SnapshotId
-from kraftsim.raft.rules_voters import VoterSet
-from kraftsim.raft.snapshot_files import (
+from kraftsim.raft.metadata_store import (
     DamagedSnapshot,
+    MetadataStore,
+    RecoveredStore,
     SnapshotFiles,
     path_of,
     snapshot_batches,
 )
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_voters import VoterSet
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.world.interface import File

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.partition_opening import recover_partition
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager

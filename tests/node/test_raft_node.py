@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.raft import rules_effects as do
-from kraftsim.raft.metadata_store import MetadataStore
+from kraftsim.raft.metadata_store import DIRECTORY, MetadataStore, path_of
 from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import static_voters
 from kraftsim.raft.raft_node import APPLY_BYTES, RaftNode
@@ -19,7 +19,6 @@ from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.rules_messages import fetch_request
 from kraftsim.raft.rules_settings import RaftSettings
 from kraftsim.raft.rules_voters import Address, VoterNode
-from kraftsim.raft.snapshot_files import DIRECTORY, path_of
 from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated import Simulation

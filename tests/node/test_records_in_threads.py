@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from kraftsim.partitions.log_cleaner import CleaningPace
-from kraftsim.partitions.log_gate import LogGate
+from kraftsim.partitions.log_reading import LogGate
 from kraftsim.partitions.record_validation import WALKED_BYTES_MAX
-from kraftsim.partitions.rules_scan_work import (
+from kraftsim.partitions.rules_reading import (
     BELIEVED_BYTES_MAX,
     LOOKED_THROUGH_BYTES_MAX,
     batch_work,
@@ -42,14 +42,14 @@ from protocol.messages.k33_alter_configs import (
 )
 from protocol.records import batches, message_sets
 from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
-from protocol.records.compression import (
+from protocol.records.message_sets import build_message_set, open_batch, split_any_batches
+from protocol.records.record import (
     GZIP_RATIO_MAX,
     Compression,
+    Record,
     decompress,
     decompress_in_pieces,
 )
-from protocol.records.message_sets import build_message_set, open_batch, split_any_batches
-from protocol.records.record import Record
 from tests.core.batches import doctored
 from tests.node.brokers import NOW, Client, batch, running_cluster
 

@@ -23,13 +23,13 @@ from protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.storage.checkpoints import parse_offset_checkpoint
 from protocol.storage.file_names import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from protocol.storage.text_files import parse_offset_checkpoint
 from tests.node.brokers import Client, Cluster, running_cluster
 from tests.node.conftest import MakeWorld
 from tests.node.test_broker_compaction import COMPACTED, left, writing

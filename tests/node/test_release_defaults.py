@@ -2,9 +2,9 @@
 
 import pytest
 
-from kraftsim.groups.group_configuration import group_settings, may_serve_consumers
+from kraftsim.groups.group_coordinator import group_settings, may_serve_consumers
 from kraftsim.metadata.rules_config_releases import LINES, config_tables
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.config import NodeConfig, declared_keys
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.config_values import DEFAULTS_BY_RELEASE

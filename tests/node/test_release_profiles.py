@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import APPEND, DAY_MS, CheckResult, Duplicate
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.releases.traits import (
     ACCEPTS_UNKNOWN_PRODUCERS,
     PRODUCER_ID_EXPIRATION,

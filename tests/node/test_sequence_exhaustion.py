@@ -26,12 +26,11 @@ from kraftsim.clients.transactional_producer import (
     ProducerFailed,
     TransactionalClient,
 )
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
-from kraftsim.releases.catalogue import release as release_of
-from kraftsim.releases.catalogue import releases
-from kraftsim.releases.release import Release
+from kraftsim.releases.release import Release, releases
+from kraftsim.releases.release import release as release_of
 from kraftsim.world.simulated import Simulation
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.metadata import describe_configs
+from kraftsim.metadata import config_responses
 from kraftsim.server import dispatch, slices
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.slices import Slices
@@ -137,7 +137,7 @@ def test_short_request_with_a_large_response_is_served_in_slices(
     """Two thousand times the settings of a broker are 600,000 rows, and fit into 16 KiB."""
     count = 200
     slices_seen: list[int] = []
-    served = describe_configs.describe_configs
+    served = config_responses.describe_configs
 
     def seen(known: Any, call: Any, request: DescribeConfigsRequest) -> Any:
         slices_seen.append(len(request.resources))

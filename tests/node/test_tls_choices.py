@@ -8,7 +8,7 @@ import pytest
 
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
+from kraftsim.server.security.tls import check_principal_rules, choose_versions_and_ciphers
 from tests.node.test_config import BROKER
 
 

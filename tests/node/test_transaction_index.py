@@ -15,7 +15,7 @@ from kraftsim.metadata.topic_settings import TopicSettings
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory
-from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.partition_opening import recover_partition
 from kraftsim.partitions.rules_append import AppendRules
 from kraftsim.partitions.rules_follower import Accept
 from kraftsim.partitions.rules_log import LeaderEpochs, RetentionRules, SegmentSettings

@@ -9,13 +9,13 @@ import pytest
 
 from kraftsim.server.config_keys import ConfigError
 from protocol.zookeeper.op_codes import CreateMode, OpCode, ZookeeperError
-from protocol.zookeeper.sessions import SetWatches
 from protocol.zookeeper.znodes import (
     AclEntry,
     CreateRequest,
     GetDataResponse,
     PathOnly,
     SetDataRequest,
+    SetWatches,
     VersionedPath,
     WatchedPath,
 )

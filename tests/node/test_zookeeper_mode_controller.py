@@ -13,7 +13,7 @@ from kraftsim.zookeeper.events import (
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-from kraftsim.zookeeper.znode_reader import ZnodeReader
+from kraftsim.zookeeper.znode_writer import ZnodeReader
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.k19_create_topics import (
@@ -47,7 +47,6 @@ from protocol.messages.k49_alter_client_quotas import (
 )
 from protocol.messages.k56_alter_partition import AlterPartitionRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.zookeeper.kafka_admin_znodes import build_partitions, build_reassignments
 from protocol.zookeeper.kafka_znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -57,6 +56,8 @@ from protocol.zookeeper.kafka_znodes import (
     ControllerZnode,
     PartitionStateZnode,
     TopicZnode,
+    build_partitions,
+    build_reassignments,
     parse_config,
     state_path,
     topic_path,

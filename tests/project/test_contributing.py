@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from kraftsim.cli.source_tree import KINDS
+from kraftsim.cli.new import KINDS
 
 PROJECT_ROOT = Path(__file__).parents[2]
 

@@ -17,8 +17,7 @@ from kraftsim.former_names import FormerNameWarning
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.run import run_scenario
-from kraftsim.lab.faults.fault import FAULTS, fault_kind
-from kraftsim.lab.faults.trigger import OnEvent
+from kraftsim.lab.faults.fault import FAULTS, OnEvent, fault_kind
 
 FORMER, PRESENT = "answers_get_lost", "lost_produce_responses"
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
-from kraftsim.cli.source_tree import KINDS, MODULES
+from kraftsim.cli.new import KINDS, MODULES
 
 PROJECT_ROOT = Path(__file__).parents[2]
 SOURCES = ("kraftsim", "protocol", "scenarios")

@@ -6,7 +6,7 @@ The comparison with a running Apache Kafka is in tests/apache_kafka/test_adverti
 
 import pytest
 
-from kraftsim.releases.catalogue import release, releases
+from kraftsim.releases.release import release, releases
 from protocol.api_keys import ApiKey
 from tests.releases.declared_apis import BROKER, CONTROLLER, ZOOKEEPER, declared
 

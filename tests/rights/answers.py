@@ -23,7 +23,7 @@ from kraftsim.conformance.security_rights import (
     rule,
 )
 from kraftsim.conformance.target import Target
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from protocol.acls import AclOperation

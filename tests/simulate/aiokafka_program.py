@@ -21,9 +21,9 @@ from collections.abc import Callable, Coroutine
 import aiokafka
 from aiokafka.structs import TopicPartition
 
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.world.simulated import Simulation
 
 RECORDS = 60

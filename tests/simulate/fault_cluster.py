@@ -10,12 +10,11 @@ from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import Fault, Value
+from kraftsim.lab.faults.fault import AtTime, Fault, Trigger, Value
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.trigger import AtTime, Trigger
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
+from kraftsim.releases.release import DEFAULT_RELEASE
 from kraftsim.server.controller import Controller
 from kraftsim.world.simulated import Host, Simulation
 

@@ -7,8 +7,7 @@ import sys
 
 from kraftsim.clients.events import RecordAcknowledged, RecordFailed, RecordSent
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnEvent
+from kraftsim.lab.faults.fault import AtTime, Fault, OnDisk, OnEvent
 from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopped
 from kraftsim.world.simulated import FileClass, Host, SimulatedWorld, Simulation
 

@@ -15,21 +15,20 @@ from click.testing import CliRunner
 from kraftsim.cli.main import kraftsim
 from kraftsim.cli.progress import deadline, faults, line
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.lab.campaign.campaign_job import Terms
 from kraftsim.lab.campaign.identity import IdentityResult, check_identity
 from kraftsim.lab.campaign.sweep import SweepProgress, campaign, sweep
+from kraftsim.lab.campaign.worker_pool import Terms
 from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, OnState
+from kraftsim.lab.faults.fault import AtTime, Fault, OnState
 from kraftsim.world.simulated import Simulation
 
 NAME = "producer_ids_survive_failover"
 CHEAP = "idempotent_producers_under_kill"
 BUG = "KAFKA-10533"
 DIES = """
-import os, kraftsim.lab.campaign.campaign_job as errand
+import os, kraftsim.lab.campaign.worker_pool as errand
 play = errand.carry_out
 errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
 """

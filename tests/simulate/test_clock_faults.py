@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, Value
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.trigger import AtTime
 from kraftsim.world.simulated import Simulation
 from tests.simulate.fault_cluster import fault_cluster
 

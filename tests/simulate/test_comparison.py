@@ -8,10 +8,18 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.cli.compare import compare as verb
-from kraftsim.lab.comparison.outcome import LogCount, count_logs, longest_silence_ms
-from kraftsim.lab.comparison.plan import ComparisonPlan, Mishap, MishapKind
+from kraftsim.lab.comparison.plan import (
+    SYSTEMS,
+    ComparisonPlan,
+    LogCount,
+    Mishap,
+    MishapKind,
+    System,
+    count_logs,
+    longest_silence_ms,
+    system_named,
+)
 from kraftsim.lab.comparison.run import plan_of, run
-from kraftsim.lab.comparison.systems import SYSTEMS, System, system_named
 
 QUIET = ComparisonPlan(seed=1, mishaps=(), records_each=20)
 ZOMBIE = ComparisonPlan(

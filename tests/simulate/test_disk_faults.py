@@ -10,16 +10,14 @@ from typing import TypeVar
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, FileClass, OnDisk, Value
 from kraftsim.lab.faults.storage_faults import sound_files
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk
 from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed
 from kraftsim.world.interface import Disk, File
 from kraftsim.world.simulated import Simulation
-from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.disk_faults import LyingFlush, Slowness, SlowTail, StuckFlush
 from kraftsim.world.simulated.durable_disk import Names, Wreck
-from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate, Inode
+from kraftsim.world.simulated.inode import SECTOR_BYTES, Damage, Fate, Inode
 from protocol.errors import ErrorCode
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulate.fault_cluster import fault_cluster

@@ -13,7 +13,7 @@ from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.virtual import set_up
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 
 NEVER = 1 << 62
 Logs = dict[tuple[str, int], list[tuple[int, str]]]

@@ -9,8 +9,7 @@ import pytest
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.virtual import run_in_virtual_time
-from kraftsim.lab.faults.fault import Fault, Value
-from kraftsim.lab.faults.trigger import FileClass, OnDisk
+from kraftsim.lab.faults.fault import Fault, FileClass, OnDisk, Value
 
 ROWS = [
     ("disk-full", {"file_class": "partition-log", "after_bytes": 0}, 20, "after"),

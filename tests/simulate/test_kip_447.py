@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kraftsim.clients.events import ClientStarted
-from kraftsim.clients.generic_consumer import (
+from kraftsim.clients.group_consumer import (
     CoordinatorUnavailable,
     GenericConsumer,
     OffsetsPending,
@@ -18,7 +18,7 @@ from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.clients.transactional_producer import TransactionalClient
-from kraftsim.lab.workloads.transform_worker import Point, Variant
+from kraftsim.lab.workloads.transform_app import Point, Variant
 from tools.bench.fencing.harness import (
     INPUT,
     OUTPUT,

@@ -19,8 +19,8 @@ from kraftsim.lease_pid.links import ClientLink
 from kraftsim.lease_pid.rules_producer import LeasingSettings
 from kraftsim.world.simulated import Host, Simulation
 from protocol.errors import ErrorCode
-from protocol.lease_pid.frames import LeaseApi
 from protocol.lease_pid.messages import (
+    LeaseApi,
     LeasedMessage,
     LeasedProduceRequest,
     LeasedProduceResponse,

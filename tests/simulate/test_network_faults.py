@@ -8,10 +8,9 @@ from itertools import pairwise
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, Value
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.kinds.links import silenced
-from kraftsim.lab.faults.trigger import AtTime
 from kraftsim.raft.events import RaftRoleChanged
 from kraftsim.world.simulated import NetworkSettings, Simulation
 from tests.simulate.streams import PORT, Pair, Recorder

@@ -7,11 +7,16 @@ from functools import partial
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value
-from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, OnEvent, Value
 from kraftsim.metadata.events import BrokerFenced, ControllerElected
-from kraftsim.server.events import LogRecovered, NodeFailed, NodeReady, NodeStarted, NodeStopped
-from kraftsim.server.events_connections import ConnectionClosed
+from kraftsim.server.events import (
+    ConnectionClosed,
+    LogRecovered,
+    NodeFailed,
+    NodeReady,
+    NodeStarted,
+    NodeStopped,
+)
 from kraftsim.world.simulated import Simulation
 from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.producer_ids.controller import BlockLimits
-from kraftsim.producer_ids.rules_blocks import number_of, numbered
+from kraftsim.producer_ids.rules_allocation import number_of, numbered
 from kraftsim.server.config import NodeConfig
 from protocol.codec.message_codec import compiled
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest

@@ -10,9 +10,8 @@ from uuid import UUID
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, OnFrame, Trigger, Value
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.trigger import AtTime, OnFrame, Trigger
 from kraftsim.world.simulated import NetworkSettings, Simulation
 from protocol.messages.k01_fetch import (
     FetchableTopicResponse,

@@ -11,8 +11,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from protocol.records.batches import split_batches
-from protocol.storage.checkpoints import parse_offset_checkpoint
 from protocol.storage.file_names import RECOVERY_POINTS
+from protocol.storage.text_files import parse_offset_checkpoint
 from tests.simulate.quorum_runs import QuorumRun
 
 LISTENER = Listener(name="CONTROLLER", host="controller-109", port=9192)

@@ -12,16 +12,21 @@ import pytest
 
 from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
 from kraftsim.lab.explore.request import faults_of, settings_of
-from kraftsim.lab.faults.data_loss_budget import clashes, data_loss
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     FAULTS,
     SIM,
+    AtTime,
     Between,
     DataLoss,
     Family,
     Fault,
+    FileClass,
+    OnDisk,
     OneOf,
+    OnEvent,
+    OnFrame,
+    OnState,
     from_json,
     to_json,
 )
@@ -31,8 +36,13 @@ from kraftsim.lab.faults.fault_space import (
     cluster_fault_space,
     zookeeper_fault_space,
 )
-from kraftsim.lab.faults.random_faults import draw_faults, draw_settings, draw_value
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, OnState
+from kraftsim.lab.faults.random_faults import (
+    clashes,
+    data_loss,
+    draw_faults,
+    draw_settings,
+    draw_value,
+)
 
 FAULT_SPACE = cluster_fault_space(
     controllers=3,

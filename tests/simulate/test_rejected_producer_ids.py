@@ -22,8 +22,8 @@ from kraftsim.metadata.events import MetadataAppended
 from kraftsim.producer_ids.broker import COUNTER_FILE
 from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.producer_ids.invariants.blocks import PRODUCER_ID_UNIQUE
+from kraftsim.producer_ids.rules_allocation import numbered
 from kraftsim.producer_ids.rules_block_clients import BROKER_BITS
-from kraftsim.producer_ids.rules_blocks import numbered
 from kraftsim.server.broker import Broker
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation

@@ -12,14 +12,11 @@ from click.testing import CliRunner
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.divergence import compare, compare_logs, logs_of
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.replay import read_replay
-from kraftsim.lab.explore.replay_check import check_replay
-from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
-from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.explore.run_environment import RunEnvironment
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.explore.request import RunEnvironment, RunRequest
+from kraftsim.lab.explore.run import check_replay, run_request
+from kraftsim.lab.faults.fault import AtTime, Fault
 
 SMALL = {"writers": 1, "records_per_writer": 20, "askers": 1, "ids_per_asker": 30, "work_ms": 1500}
 CRASH = Fault(

@@ -16,7 +16,7 @@ from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.lab.workloads.upgrading import VERSION_KEY
-from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before, releases
+from kraftsim.releases.release import DEFAULT_RELEASE, is_before, releases
 
 
 class Way(TypedDict, total=False):

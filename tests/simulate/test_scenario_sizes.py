@@ -10,16 +10,15 @@ from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
-from kraftsim.lab.campaign.campaign_job import CampaignJob, Terms
+from kraftsim.lab.campaign.worker_pool import CampaignJob, Terms
 from kraftsim.lab.explore.record import replay_command
 from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_scenario
-from kraftsim.lab.faults.data_loss_budget import clashes
 from kraftsim.lab.faults.fault import DataLoss, to_json
 from kraftsim.lab.faults.fault_space import BROKERS, CONTROLLERS
-from kraftsim.lab.faults.random_faults import draw_faults
-from kraftsim.world.random_streams import stream
+from kraftsim.lab.faults.random_faults import clashes, draw_faults
+from kraftsim.world.interface import stream
 
 SEARCHED = tuple(each for each in scenarios() if each.fault_space is not None)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.scenario import Scenario, scenarios
-from kraftsim.lab.campaign.campaign_job import Terms
 from kraftsim.lab.campaign.sweep import sweep
+from kraftsim.lab.campaign.worker_pool import Terms
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.raft.rules_log import RaftLog
 

@@ -11,14 +11,12 @@ from click.testing import CliRunner
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.description import fault_text
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.explore.shrink import NotFailing, Shrunken, shrink
-from kraftsim.lab.explore.simpler import fewer, rounded, simpler_faults
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame
+from kraftsim.lab.explore.shrink import NotFailing, Shrunken, fewer, rounded, shrink, simpler_faults
+from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, OnFrame
 
 CONTROLLER = "controller-101"
 WORK = {"writers": 2, "records_per_writer": 20, "askers": 1, "ids_per_asker": 900, "work_ms": 4000}

@@ -7,13 +7,19 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kraftsim.events.event import Event
-from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import Fault, from_json, to_json
-from kraftsim.lab.faults.schedule import keys_of
-from kraftsim.lab.faults.state_tracker import state_tracker_of
-from kraftsim.lab.faults.states import STATES
-from kraftsim.lab.faults.targets import directions, members, names_leader, with_leader
-from kraftsim.lab.faults.trigger import AtTime, OnState
+from kraftsim.lab.faults.arm import arm, keys_of
+from kraftsim.lab.faults.fault import (
+    AtTime,
+    Fault,
+    OnState,
+    directions,
+    from_json,
+    members,
+    names_leader,
+    to_json,
+    with_leader,
+)
+from kraftsim.lab.faults.state_tracker import STATES, state_tracker_of
 from kraftsim.metadata.events import MetadataAppended
 from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdBlockRequested
 from kraftsim.raft.events import (

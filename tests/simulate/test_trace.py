@@ -15,14 +15,24 @@ from kraftsim.cli.failure import Failure
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.events.catalogue import KINDS
-from kraftsim.lab.explore.columns import fitting, laid_out
 from kraftsim.lab.explore.divergence import compare
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.explore.short_texts import SPECIAL, WORDS, short
-from kraftsim.lab.explore.trace import ACROSS, QUIET, Entry, columns_of, read_trace, rows_of, select
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.explore.trace import (
+    ACROSS,
+    QUIET,
+    SPECIAL,
+    WORDS,
+    Entry,
+    columns_of,
+    fitting,
+    laid_out,
+    read_trace,
+    rows_of,
+    select,
+    short,
+)
+from kraftsim.lab.faults.fault import AtTime, Fault
 
 WORK = {"writers": 0, "records_per_writer": 0, "askers": 1, "ids_per_asker": 5, "work_ms": 2500}
 CRASH = Fault(

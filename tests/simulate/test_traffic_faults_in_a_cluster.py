@@ -8,9 +8,8 @@ import pytest
 
 from kraftsim.events.runs import FaultTookEffect
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import Fault, Value
-from kraftsim.lab.faults.states import STATES, ZOOKEEPER_CONTROLLER
-from kraftsim.lab.faults.trigger import AtTime, OnFrame, OnState, Trigger
+from kraftsim.lab.faults.fault import AtTime, Fault, OnFrame, OnState, Trigger, Value
+from kraftsim.lab.faults.state_tracker import STATES, ZOOKEEPER_CONTROLLER
 from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 from tests.simulate.test_network_faults import KINDS as NETWORK
 from tests.simulate.test_protocol_faults import KINDS as PROTOCOL

@@ -7,9 +7,19 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from kraftsim.lab.faults.arm import arm, tally
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value, from_json, to_json
-from kraftsim.lab.faults.targets import directions
-from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.lab.faults.fault import (
+    FAULTS,
+    AtTime,
+    Fault,
+    OnDisk,
+    OnEvent,
+    OnFrame,
+    Trigger,
+    Value,
+    directions,
+    from_json,
+    to_json,
+)
 from kraftsim.server.events import LogRecovered, NodeReady, NodeStopped
 from kraftsim.world.simulated import FileClass, SimulatedWorld, Simulation
 from kraftsim.world.simulated.transport import SimulatedTransport

@@ -6,8 +6,7 @@ import pytest
 
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.faults.fault import AtTime, Fault, OnEvent
 from kraftsim.metadata.events import BrokerFenced, ControllerElected
 from kraftsim.raft.events import RaftRoleChanged
 from kraftsim.world.simulated import Simulation, SimulationStopped

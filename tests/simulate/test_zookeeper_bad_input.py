@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.events import ZnodeNotUnderstood
-from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -21,6 +20,7 @@ from protocol.zookeeper.kafka_znodes import (
     PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
     broker_path,
+    build_log_directory_event,
     config_path,
     state_path,
     topic_path,

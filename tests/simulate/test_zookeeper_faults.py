@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, Value
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.trigger import AtTime
 from kraftsim.lab.faults.zookeeper_servers import make_known
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Host, Simulation

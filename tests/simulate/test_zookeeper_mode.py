@@ -17,7 +17,7 @@ from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.events import BrokerSessionBegan, BrokerSessionLost, ZnodeNotUnderstood
 from kraftsim.zookeeper.isr_znodes import IsrZnodes
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest
-from protocol.storage.meta_properties import parse_meta_properties
+from protocol.storage.text_files import parse_meta_properties
 from protocol.zookeeper.kafka_znodes import (
     BrokerZnode,
     broker_path,

@@ -7,9 +7,9 @@ from typing import TypeVar
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.clients.reader import ReaderClient
+from kraftsim.cluster.administration import create_topic, wait_for_replicas
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic, wait_for_replicas
 from kraftsim.events.event import Event
 from kraftsim.server.broker import Broker
 from kraftsim.world.simulated import Simulation

@@ -20,8 +20,8 @@ from kraftsim.tiered_storage.rules_segments import (
 from protocol.errors import ErrorCode
 from protocol.records.batches import build_batch, split_batches
 from protocol.records.record import Record
-from protocol.storage.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from protocol.storage.producer_snapshot import parse_producer_rows
+from protocol.storage.text_files import EpochStart, parse_leader_epoch_checkpoint
 from tests.apache_kafka.class_path import class_path, java
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.tiered import tiered_settings

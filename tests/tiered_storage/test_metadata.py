@@ -24,7 +24,7 @@ from kraftsim.tiered_storage.rules_segments import (
     segment_record,
     update_record,
 )
-from protocol.storage.checkpoints import EpochStart
+from protocol.storage.text_files import EpochStart
 
 OWNER = TopicIdPartition(b"t" * 16, 0, "topic")
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED

@@ -6,8 +6,8 @@ import pytest
 
 from kraftsim.metadata.rules_config_releases import config_tables
 from kraftsim.metadata.rules_described_configs import BrokerSettings
-from kraftsim.releases.catalogue import is_before, releases
-from kraftsim.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota
+from kraftsim.releases.release import is_before, releases
+from kraftsim.tiered_storage.archiving import COPY, FETCH, RemoteQuota
 
 FIRST_TIERED, FIRST_WITH_LIMITS = "3.6", "3.8"
 TIERED = [each.name for each in releases() if not is_before(each.name, FIRST_TIERED)]

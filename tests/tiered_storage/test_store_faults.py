@@ -5,9 +5,8 @@ once it is healed.
 import pytest
 
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import Fault, Value
+from kraftsim.lab.faults.fault import AtTime, Fault, Value
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.trigger import AtTime
 from kraftsim.partitions.rules_follower import TruncateTo
 from kraftsim.tiered_storage.events import RebuiltFromRemote, RemoteCopyFinished, RemoteCopyStarted
 from protocol.errors import ErrorCode

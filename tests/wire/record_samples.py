@@ -5,10 +5,9 @@ implementations.
 from typing import TypedDict, Unpack
 
 from protocol.records.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
-from protocol.records.compression import Compression, compress
 from protocol.records.control_records import build_transaction_marker
 from protocol.records.message_sets import build_message, build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record, compress
 
 TIME = 1_700_000_000_000
 OLD_CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)

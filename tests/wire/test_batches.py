@@ -22,15 +22,15 @@ from protocol.records.batches import (
     build_empty_batch,
     split_batches,
 )
-from protocol.records.compression import Compression
-from protocol.records.malformed_batches import (
+from protocol.records.record import (
+    Compression,
     MalformedBatch,
     MalformedRecord,
+    Record,
     TornBatch,
     UndecodableRecords,
     UnsupportedMagic,
 )
-from protocol.records.record import Record
 from protocol.records.record_codec import build_varint, read_varint
 
 GOLDEN = Path(__file__).parent / "kafka_3_9_1" / "golden-0"

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.partitions.rules_append import AssignedRecords, LogFormat, assign_offsets
 from protocol.records.batches import RecordBatch, TimestampType, build_batch
-from protocol.records.compression import Compression
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
-from protocol.records.malformed_batches import MalformedBatch
 from protocol.records.message_sets import AnyBatch, build_message_set, split_any_batches
-from protocol.records.offset_assignment import AssignedRecords, LogFormat, assign_offsets
-from protocol.records.record import NO_TIMESTAMP, Record
+from protocol.records.record import NO_TIMESTAMP, Compression, MalformedBatch, Record
 from tests.apache_kafka.class_path import class_path, java
 from tests.wire.record_samples import OLD_CODECS, RECORDS, TIME, logged, produced
 

@@ -11,25 +11,10 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder as KafkaPythonBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
+from kraftsim.partitions.rules_append import LogFormat, assign_offsets
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, TimestampType, split_batches
-from protocol.records.compression import (
-    LZ4_HEADER,
-    WRONG_LZ4_HEADER,
-    Compression,
-    compress,
-    decompress,
-    xxh32_of_few,
-)
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
-from protocol.records.malformed_batches import (
-    MalformedBatch,
-    MalformedRecord,
-    TornBatch,
-    UnconvertibleBatch,
-    UndecodableRecords,
-    UnsupportedMagic,
-)
 from protocol.records.message_sets import (
     OldMessage,
     build_message,
@@ -37,8 +22,21 @@ from protocol.records.message_sets import (
     open_batch,
     split_any_batches,
 )
-from protocol.records.offset_assignment import LogFormat, assign_offsets
-from protocol.records.record import Record
+from protocol.records.record import (
+    LZ4_HEADER,
+    WRONG_LZ4_HEADER,
+    Compression,
+    MalformedBatch,
+    MalformedRecord,
+    Record,
+    TornBatch,
+    UnconvertibleBatch,
+    UndecodableRecords,
+    UnsupportedMagic,
+    compress,
+    decompress,
+    xxh32_of_few,
+)
 from tests.wire.record_samples import (
     OLD_CODECS,
     RECORDS,

@@ -8,15 +8,15 @@ import zlib
 import cramjam
 import pytest
 
-from protocol.records.compression import (
+from protocol.records.record import (
     LZ4_HEADER,
     XERIAL_HEADER,
     Compression,
+    UndecodableRecords,
     compress,
     decompress,
     with_right_lz4_checksum,
 )
-from protocol.records.malformed_batches import UndecodableRecords
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 NOISE = b"".join(zlib.crc32(struct.pack(">i", number)).to_bytes(4) for number in range(40_000))
@@ -198,7 +198,7 @@ def test_a_small_block_cannot_exhaust_memory(
     """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test
     fast.
     """
-    monkeypatch.setattr("protocol.records.compression.PLAIN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("protocol.records.record.PLAIN_BYTES_MAX", 1 << 20)
     at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
     assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit
     with pytest.raises(UndecodableRecords):

@@ -21,9 +21,8 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitPr
 from protocol.records import batches, message_sets, record_frames
 from protocol.records.batches import BatchHeader, RecordBatch, build_batch
 from protocol.records.constructs import OLD_MESSAGE, RECORD
-from protocol.records.malformed_batches import MalformedRecord
 from protocol.records.message_sets import build_message_set, split_any_batches
-from protocol.records.record import Record
+from protocol.records.record import MalformedRecord, Record
 from protocol.records.record_codec import build_records, read_records
 from protocol.requests import (
     decode_request,
@@ -33,7 +32,7 @@ from protocol.requests import (
     response_chunks,
 )
 from protocol.storage import indexes, producer_snapshot
-from protocol.zookeeper import snapshot, txn_log
+from protocol.zookeeper import txn_log
 
 FIXED = [
     value
@@ -44,7 +43,6 @@ FIXED = [
         record_frames,
         requests,
         indexes,
-        snapshot,
         stored,
         txn_log,
         version_prefixed,

@@ -4,7 +4,7 @@ at which a reader must stop.
 
 import pytest
 
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import (
     CoordinatorTopic,
     build_record,
@@ -21,7 +21,7 @@ from protocol.coordinator.transactions import (
 )
 from protocol.malformed import MalformedMessage
 from protocol.metadata import registry as metadata
-from protocol.remote_log import registry as remote_log
+from protocol.remote_log import records as remote_log
 from protocol.remote_log.records import (
     RemoteLogSegmentMetadataUpdateRecord,
 )

@@ -11,14 +11,6 @@ from protocol.malformed import MalformedFile
 from protocol.metadata.registry import build_record
 from protocol.metadata.settings import FeatureLevelRecord
 from protocol.records.batches import split_batches
-from protocol.storage.checkpoints import (
-    EpochStart,
-    build_leader_epoch_checkpoint,
-    build_offset_checkpoint,
-    parse_leader_epoch_checkpoint,
-    parse_offset_checkpoint,
-)
-from protocol.storage.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
 from protocol.storage.file_names import (
     PRODUCER_SNAPSHOT,
     metadata_snapshot_name,
@@ -39,13 +31,7 @@ from protocol.storage.indexes import (
     parse_time_index,
     parse_transaction_index,
 )
-from protocol.storage.meta_properties import (
-    MetaProperties,
-    build_meta_properties,
-    parse_meta_properties,
-)
 from protocol.storage.metadata_snapshot import build_metadata_snapshot, parse_metadata_snapshot
-from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.storage.producer_snapshot import (
     CRC_BYTES,
     ProducerSnapshotEntry,
@@ -60,6 +46,20 @@ from protocol.storage.quorum_state import (
     QuorumVoter,
     build_quorum_state,
     parse_quorum_state,
+)
+from protocol.storage.text_files import (
+    EpochStart,
+    MetaProperties,
+    build_clean_shutdown,
+    build_leader_epoch_checkpoint,
+    build_meta_properties,
+    build_offset_checkpoint,
+    build_partition_metadata,
+    parse_clean_shutdown,
+    parse_leader_epoch_checkpoint,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
 )
 from protocol.uuids import METADATA_TOPIC_ID, parse_uuid_text, uuid_text
 

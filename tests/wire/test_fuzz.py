@@ -5,9 +5,12 @@ former findings stay fixed.
 """
 
 import resource
+import sys
 import time
+from contextlib import suppress
 from itertools import islice
 from random import Random
+from types import FunctionType
 
 import pytest
 
@@ -29,6 +32,34 @@ FINDINGS: list[tuple[str, bytes]] = [
     ("disk", b"\x06" + b"[" * 3000),  # RecursionError
 ]
 """Inputs that once crashed a target, and how."""
+CONSTANTS = (int, float, str, bytes, tuple, frozenset, FunctionType)
+"""What a module may not have another of after a target ran; caches are changed in place."""
+
+
+def module_state() -> dict[tuple[str, str], object]:
+    """Return the constants and functions of all modules of the product, by module and name."""
+    return {
+        (module, name): value
+        for module, loaded in tuple(sys.modules.items())
+        if module.partition(".")[0] in ("kraftsim", "protocol")
+        for name, value in vars(loaded).items()
+        if isinstance(value, CONSTANTS)
+    }
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_fuzz_target_leaves_modules_as_they_were(name: str) -> None:
+    """A target may lower a limit only while it runs: all other code of the process relies on it.
+
+    It comes before the other tests of this file, which would hide what stays changed.
+    """
+    seed = next(iter(TARGETS[name].seeds()))
+    before = module_state()
+    for data in (seed, seed[:-1]):
+        with suppress(*REFUSALS):
+            TARGETS[name].check(data)
+    after = module_state()
+    assert not [key for key, value in before.items() if after.get(key) is not value]
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -5,8 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from protocol.malformed import MalformedFile
-from protocol.storage.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from protocol.storage.java_integers import parse_int32, parse_int64
+from protocol.storage.text_files import (
+    parse_int32,
+    parse_int64,
+    parse_leader_epoch_checkpoint,
+    parse_offset_checkpoint,
+)
 
 
 @pytest.mark.parametrize(

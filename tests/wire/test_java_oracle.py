@@ -29,10 +29,9 @@ from protocol.coordinator.registry import (
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_to_json
-from protocol.principal_data import DefaultPrincipalData, build_principal
 from protocol.records.record_frames import build_frame
 from protocol.schema import Message, declaration_of
-from protocol.version_prefixed import build_version_prefixed
+from protocol.version_prefixed import DefaultPrincipalData, build_principal, build_version_prefixed
 from tests.apache_kafka.class_path import Missing, class_path, java
 from tests.wire.hostile_bytes import random_source, short_frame
 from tools.drift.comparison import declared_messages

@@ -10,12 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from protocol.consumer_protocol import (
-    build_assignment,
-    build_subscription,
-    parse_assignment,
-    parse_subscription,
-)
 from protocol.coordinator.consumer_groups import GroupMetadataValue
 from protocol.coordinator.registry import (
     CoordinatorTopic,
@@ -26,7 +20,13 @@ from protocol.coordinator.registry import (
 from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.records.batches import split_batches
 from protocol.schema import Message
-from protocol.version_prefixed import prefixed_version
+from protocol.version_prefixed import (
+    build_assignment,
+    build_subscription,
+    parse_assignment,
+    parse_subscription,
+    prefixed_version,
+)
 from tests.apache_kafka.harness import QUICK_JVM, TOOLS_OF_4, ApacheKafka, java_command
 
 pytestmark = pytest.mark.interop

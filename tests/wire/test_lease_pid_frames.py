@@ -10,24 +10,22 @@ from typing import TypeVar
 import pytest
 from crc32c import crc32c
 
-from protocol.lease_pid.frames import (
+from protocol.lease_pid.messages import (
+    ASKS_FOR_ONE,
     REQUESTS,
+    FoundMessage,
+    GrantedLease,
     LeaseApi,
+    LeasedMessage,
     LeasedRequestHeader,
+    LeasePidRequest,
+    LeasePidResponse,
+    WantedLease,
     build_request,
     build_response,
     correlation_id_of,
     parse_request,
     parse_response,
-)
-from protocol.lease_pid.messages import (
-    ASKS_FOR_ONE,
-    FoundMessage,
-    GrantedLease,
-    LeasedMessage,
-    LeasePidRequest,
-    LeasePidResponse,
-    WantedLease,
 )
 from protocol.lease_pid.stored import (
     SIZE_AND_CHECKSUM,

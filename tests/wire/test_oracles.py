@@ -17,9 +17,8 @@ from protocol.codec.message_codec import compiled
 from protocol.codec.tree import layout_of
 from protocol.examples import example
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
 from protocol.records.control_records import SnapshotHeaderRecord
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from protocol.schema import declaration_of
 from tests.apache_kafka.class_path import class_path, java
 from tools.drift.comparison import declared_messages

@@ -15,9 +15,9 @@ import time
 
 import aiokafka
 
+from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.world.simulated import Simulation
 
 CLIENT = "aio-client"

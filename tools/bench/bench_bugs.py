@@ -19,9 +19,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.bugs.bug import BUGS, bug
-from kraftsim.lab.campaign.campaign_job import CampaignJob, Terms, run_job_safely
+from kraftsim.lab.campaign.worker_pool import CampaignJob, Terms, run_job_safely
 from kraftsim.lab.explore.request import faults_of
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 from tools.bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
 from tools.docs.bugs_page import HEAD, row
 

@@ -18,8 +18,13 @@ import time
 from pathlib import Path
 
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.log_cleaner import WITHOUT_LIMIT, CleaningPace
-from kraftsim.partitions.log_cleaning import CleanedLog, LogToClean, clean_log
+from kraftsim.partitions.log_cleaner import (
+    WITHOUT_LIMIT,
+    CleanedLog,
+    CleaningPace,
+    LogToClean,
+    clean_log,
+)
 from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.partitions.rules_cleaning import CleaningRules, LogExtent, OffsetMap, cleanable
 from kraftsim.partitions.rules_log import SegmentSettings

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from kraftsim.lab.workloads.transform_worker import Point, Variant
+from kraftsim.lab.workloads.transform_app import Point, Variant
 from tools.bench.fencing.measurements import (
     CONDITIONS,
     aborted_needlessly,

@@ -15,8 +15,8 @@ from statistics import median
 from kraftsim.cluster.scenario import SCENARIOS, Mode, scenario
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
 from kraftsim.lab.explore.virtual import run_in_virtual_time
 from kraftsim.world.simulated import Simulation
 

@@ -14,9 +14,8 @@ from time import process_time
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from protocol.records.batches import RecordBatch, build_batch, split_batches
-from protocol.records.compression import Compression
 from protocol.records.message_sets import build_message_set, split_any_batches
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 
 ROUNDS = 15
 SECONDS_PER_ROUND = 0.05

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from kraftsim.partitions.log import PartitionLog
-from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.partition_opening import recover_partition
 from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy

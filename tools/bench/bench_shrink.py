@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.lab.explore.probe import ProbeFinding, probe
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.shrink import Shrunken, chosen_finding, shrink
+from kraftsim.lab.explore.trials import ProbeFinding, probe
 from kraftsim.lab.faults.fault import Fault
 
 SCENARIOS = {

@@ -30,8 +30,8 @@ from kraftsim.world.interface import Chunk
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.records.batches import RecordBatch, build_batch, split_batches
 from protocol.records.record import Record
-from protocol.storage.checkpoints import EpochStart
 from protocol.storage.producer_snapshot import parse_producer_rows
+from protocol.storage.text_files import EpochStart
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 64 * MEBIBYTE

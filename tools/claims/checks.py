@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.run import run_scenario
 
 TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"

@@ -11,16 +11,15 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.cli.kind_tables import families
+from kraftsim.cli.kind_tables import all_facts, families
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, command_of, kraftsim
-from kraftsim.cli.scenario_table import all_facts
 from kraftsim.conformance.requirement import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.catalogue import family as event_family
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
-from kraftsim.lab.faults.states import STATES
-from kraftsim.releases.catalogue import releases
+from kraftsim.lab.faults.state_tracker import STATES
+from kraftsim.releases.release import releases
 from kraftsim.server.call import Handler
 from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey

@@ -14,15 +14,13 @@ from typing import Final
 
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import Declaration, pascal_case
-from protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.coordinator.registry import CoordinatorTopic, declared_types, record_classes
 from protocol.errors import ErrorCode
 from protocol.messages.registry import declared_api_keys, request_class, response_class
 from protocol.metadata.registry import declared_records
-from protocol.principal_data import DefaultPrincipalData
 from protocol.records import control_records
 from protocol.records.control_records import ControlType
-from protocol.remote_log.registry import declared_records as declared_remote_log_records
+from protocol.remote_log.records import declared_records as declared_remote_log_records
 from protocol.requests import (
     RequestHeader,
     ResponseHeader,
@@ -33,6 +31,11 @@ from protocol.schema import declaration_of
 from protocol.storage.indexes import AbortedTransaction
 from protocol.storage.producer_snapshot import ProducerSnapshot
 from protocol.storage.quorum_state import QuorumState
+from protocol.version_prefixed import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    DefaultPrincipalData,
+)
 from tools.docs.protocol_fields import changes, field_table
 from tools.drift.facts import Facts, load_facts
 from tools.drift.former_names import under_present_names

@@ -11,8 +11,7 @@ from itertools import pairwise
 
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS, default_levels
 from kraftsim.releases import traits
-from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
-from kraftsim.releases.release import Release
+from kraftsim.releases.release import DEFAULT_RELEASE, Release, releases
 from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
 

@@ -11,7 +11,7 @@ from kraftsim.tiered_storage.rules_boundary_window import (
     least_harmful_silence_ms,
     roll_ms,
 )
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 
 MB, GB = 1 << 20, 1 << 30
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

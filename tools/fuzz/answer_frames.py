@@ -18,9 +18,9 @@ from protocol.codec.slow import varint
 from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, default_of, layout_of
 from protocol.messages import registry
 from protocol.messages.k58_envelope import EnvelopeRequest
-from protocol.principal_data import DefaultPrincipalData, build_principal
 from protocol.requests import request_chunks
 from protocol.schema import Message
+from protocol.version_prefixed import DefaultPrincipalData, build_principal
 from tools.fuzz.message_targets import examples
 from tools.fuzz.mutation import mutated
 

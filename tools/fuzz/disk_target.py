@@ -12,13 +12,6 @@ from typing import Any
 from crc32c import crc32c
 
 from protocol.malformed import MalformedMessage
-from protocol.storage.checkpoints import (
-    build_leader_epoch_checkpoint,
-    build_offset_checkpoint,
-    parse_leader_epoch_checkpoint,
-    parse_offset_checkpoint,
-)
-from protocol.storage.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
 from protocol.storage.file_names import (
     parse_metadata_snapshot_name,
     parse_partition_directory_name,
@@ -32,9 +25,7 @@ from protocol.storage.indexes import (
     parse_time_index,
     parse_transaction_index,
 )
-from protocol.storage.meta_properties import build_meta_properties, parse_meta_properties
 from protocol.storage.metadata_snapshot import parse_metadata_snapshot
-from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.storage.producer_snapshot import (
     CRC_BYTES,
     build_producer_snapshot,
@@ -45,6 +36,18 @@ from protocol.storage.quorum_state import (
     QuorumState,
     build_quorum_state,
     parse_quorum_state,
+)
+from protocol.storage.text_files import (
+    build_clean_shutdown,
+    build_leader_epoch_checkpoint,
+    build_meta_properties,
+    build_offset_checkpoint,
+    build_partition_metadata,
+    parse_clean_shutdown,
+    parse_leader_epoch_checkpoint,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
 )
 from tools.fuzz.record_targets import with_right_checksums
 

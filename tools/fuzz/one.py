@@ -147,13 +147,13 @@ def _atheris() -> Any:
 
 @contextlib.contextmanager
 def _instrumented(atheris: Any) -> Iterator[None]:
-    """Instrument the protocol for atheris: modules at import, generated functions when they are
-    made.
+    """Instrument for atheris what targets call: modules at import, generated functions when they
+    are made.
     """
     if atheris is None:
         yield
         return
-    with atheris.instrument_imports(include=["protocol"]):
+    with atheris.instrument_imports(include=["protocol", "kraftsim.partitions.rules_append"]):
         from protocol.codec.message_codec import CompiledMessage
         from tools.drift.comparison import declared_messages
 

@@ -11,8 +11,9 @@ from functools import wraps
 
 from crc32c import crc32c
 
+from kraftsim.partitions.rules_append import LogFormat, assign_offsets
 from protocol.malformed import MalformedMessage
-from protocol.records import compression
+from protocol.records import record
 from protocol.records.batches import (
     COVERED_POSITION,
     MAGIC_POSITION,
@@ -20,7 +21,6 @@ from protocol.records.batches import (
     TimestampType,
     build_batch,
 )
-from protocol.records.compression import Compression, compress, decompress
 from protocol.records.control_records import (
     ControlType,
     SnapshotHeaderRecord,
@@ -30,10 +30,15 @@ from protocol.records.control_records import (
     parse_control_record,
 )
 from protocol.records.down_conversion import down_convert, down_convert_in_pieces
-from protocol.records.malformed_batches import MalformedBatch
 from protocol.records.message_sets import AnyBatch, OldMessage, split_any_batches
-from protocol.records.offset_assignment import LogFormat, assign_offsets
-from protocol.records.record import NO_TIMESTAMP, Record
+from protocol.records.record import (
+    NO_TIMESTAMP,
+    Compression,
+    MalformedBatch,
+    Record,
+    compress,
+    decompress,
+)
 from tests.wire.record_samples import logged, produced
 
 PLAIN_BYTES_MAX = 1 << 20
@@ -50,12 +55,12 @@ def _with_small_blocks(check: Callable[[bytes], None]) -> Callable[[bytes], None
 
     @wraps(check)
     def bounded(data: bytes) -> None:
-        usual = compression.PLAIN_BYTES_MAX
-        compression.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
+        usual = record.PLAIN_BYTES_MAX
+        record.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
         try:
             check(data)
         finally:
-            compression.PLAIN_BYTES_MAX = usual
+            record.PLAIN_BYTES_MAX = usual
 
     return bounded
 

@@ -68,7 +68,7 @@ FIELDS: Final = (
         ("ProducerStateManager._check_sequence",),
     ),
     Field("raft stores", "kraftsim.partitions.log", ("PartitionLog.flush",)),
-    Field("raft stores", "kraftsim.raft.snapshot_files", ("SnapshotFiles._name",)),
+    Field("raft stores", "kraftsim.raft.metadata_store", ("SnapshotFiles._name",)),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.run import run_scenario
 from tools.mutants.cpu_limit import Endless, cpu_limit
 from tools.mutants.mutant import Mutant

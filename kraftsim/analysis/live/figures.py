@@ -10,8 +10,7 @@ import msgspec
 
 from kraftsim.clients.events import RecordAcknowledged
 from kraftsim.events.event import Event
-from kraftsim.partitions.events import BatchAppended, PartitionHighWatermarkMoved
-from kraftsim.partitions.events_transactions import MarkerAppended
+from kraftsim.partitions.events import BatchAppended, MarkerAppended, PartitionHighWatermarkMoved
 
 FIGURE_KINDS: Final[tuple[type[Event], ...]] = (
     BatchAppended,

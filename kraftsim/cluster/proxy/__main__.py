@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim.cluster.private import new_secret, write_private
+from kraftsim.cluster.directories import new_secret, write_private
 from kraftsim.cluster.proxy.control import ProxyControlServer
 from kraftsim.cluster.proxy.control_messages import ProxyPlan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.cluster.private import is_same_secret
+from kraftsim.cluster.directories import is_same_secret
 from kraftsim.cluster.proxy.control_messages import (
     ANSWERED,
     GIVEN_UP,

@@ -27,10 +27,10 @@ from kraftsim.cluster.proxy.control_messages import (
     Unwatch,
 )
 from kraftsim.cluster.proxy.flow import Flow
-from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, WaitingFrame
+from kraftsim.cluster.proxy.frame_stream import Frame, FrameWatches, WaitingFrame
 from kraftsim.cluster.proxy.relay import Relay
 from kraftsim.lab.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 
 ALONE_SECONDS = 5.0
 """Time-out for the answer to a repeated request."""

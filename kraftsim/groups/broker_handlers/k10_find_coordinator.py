@@ -26,7 +26,7 @@ from protocol.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.storage.java_integers import parse_int32
+from protocol.storage.text_files import parse_int32
 from protocol.uuids import parse_uuid_text
 
 FIRST_VERSION_WITH_MANY: Final = 4

@@ -19,7 +19,7 @@ from kraftsim.inspect.dump.payloads import TOPICS, Decoder
 from kraftsim.inspect.dump.rows import DumpRow, wrong
 from kraftsim.inspect.dump.segments import DumpedSegments, segment_rows
 from kraftsim.inspect.dump.small_files import READERS, producer_snapshot_rows, small_file_rows
-from protocol.records.compression import Bytes
+from protocol.records.record import Bytes
 from protocol.storage.file_names import (
     BOOTSTRAP_CHECKPOINT,
     LOG,

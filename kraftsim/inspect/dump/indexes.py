@@ -12,8 +12,8 @@ from typing import Final
 from kraftsim.inspect.dump.rows import DumpRow, Severity, words_of, wrong
 from kraftsim.inspect.json_lines import Json
 from protocol.malformed import MalformedMessage
-from protocol.records.compression import Bytes
 from protocol.records.message_sets import AnyBatch, open_batch
+from protocol.records.record import Bytes
 from protocol.storage.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,

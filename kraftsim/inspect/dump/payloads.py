@@ -13,19 +13,19 @@ from kraftsim.inspect.dump.rows import json_text
 from kraftsim.inspect.json_lines import Json
 from kraftsim.inspect.text import printable
 from protocol.codec.declaration import snake_case
-from protocol.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    parse_assignment,
-    parse_subscription,
-)
 from protocol.coordinator.registry import CoordinatorTopic, parse_record, value_version
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_to_json
 from protocol.metadata import registry as metadata
-from protocol.remote_log import registry as remote_log
+from protocol.remote_log import records as remote_log
 from protocol.schema import Message, declaration_of
-from protocol.version_prefixed import prefixed_version
+from protocol.version_prefixed import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    parse_assignment,
+    parse_subscription,
+    prefixed_version,
+)
 
 CONSUMER: Final = "consumer"
 DELETED: Final = "<DELETE>"

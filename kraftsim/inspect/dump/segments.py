@@ -20,11 +20,9 @@ from protocol.records.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.records.compression import Bytes
 from protocol.records.control_records import ControlType, control_type, parse_control_record
-from protocol.records.malformed_batches import TornBatch
 from protocol.records.message_sets import AnyBatch, OldMessage, open_batch
-from protocol.records.record import Record
+from protocol.records.record import Bytes, Record, TornBatch
 from protocol.storage.file_names import (
     BOOTSTRAP_CHECKPOINT,
     parse_metadata_snapshot_name,

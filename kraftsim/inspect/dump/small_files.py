@@ -14,16 +14,20 @@ from kraftsim.inspect.json_lines import Json
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import SEQUENCES
 from protocol.storage import file_names
-from protocol.storage.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from protocol.storage.clean_shutdown import parse_clean_shutdown
-from protocol.storage.meta_properties import ZOOKEEPER_VERSION, parse_meta_properties
-from protocol.storage.partition_metadata import parse_partition_metadata
 from protocol.storage.producer_snapshot import (
     NO_TRANSACTION,
     ProducerSnapshotEntry,
     parse_producer_snapshot,
 )
 from protocol.storage.quorum_state import parse_quorum_state
+from protocol.storage.text_files import (
+    ZOOKEEPER_VERSION,
+    parse_clean_shutdown,
+    parse_leader_epoch_checkpoint,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
 from protocol.uuids import uuid_text
 
 Reader = Callable[[bytes], Iterator[DumpRow]]

@@ -7,8 +7,8 @@ is lost or is allocated again.
 
 from kraftsim.lab.bugs.bug import Bug
 from kraftsim.migration.rules_driver import DriverEffect, InStep, MigrationDriver
-from kraftsim.migration.zookeeper_copy import ZookeeperCopy
-from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
+from kraftsim.migration.zookeeper_side import ZookeeperCopy
+from kraftsim.producer_ids.rules_allocation import ProducerIdBlock
 from kraftsim.producer_ids.zookeeper import Blocks, ControllerBlocks
 from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 

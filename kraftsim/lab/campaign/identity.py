@@ -17,11 +17,11 @@ from types import TracebackType
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
 from kraftsim.lab.campaign.summary import FaultCounts, add_faults, found_lines
 from kraftsim.lab.campaign.sweep import Report, SweepProgress
+from kraftsim.lab.campaign.worker_pool import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
 from kraftsim.lab.explore.divergence import compare
-from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.record import RunResult
 
 HASH_SEEDS = ("0", "12345")
 PLAYERS = tuple(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import CampaignJob, JobDone
+from kraftsim.lab.campaign.worker_pool import CampaignJob, JobDone
 from kraftsim.lab.explore.run import run_request
 
 

@@ -35,11 +35,11 @@ from kraftsim.analysis.views import all_runs
 from kraftsim.cluster.scenario import scenario
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Verdict
-from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
 from kraftsim.lab.campaign.spark_child import EVENTS
 from kraftsim.lab.campaign.spark_task import run_jobs
 from kraftsim.lab.campaign.summary import SweepResult, idle_kinds, summary
-from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.campaign.worker_pool import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
+from kraftsim.lab.explore.record import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.analysis.ingest import ingest_runs
-from kraftsim.lab.campaign.campaign_job import OK, CampaignJob, JobDone, broken
+from kraftsim.lab.campaign.worker_pool import OK, CampaignJob, JobDone, broken
 from kraftsim.lab.explore.run import run_request
 
 EVENTS, FOUND = "events", "found"

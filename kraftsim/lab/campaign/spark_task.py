@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import CampaignJob, JobDone, broken
+from kraftsim.lab.campaign.worker_pool import CampaignJob, JobDone, broken
 
 CHILD = "kraftsim.lab.campaign.spark_child"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kraftsim.cluster.scenario import scenario
-from kraftsim.lab.campaign.campaign_job import FAILED, OK, VIOLATED, JobDone
-from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.campaign.worker_pool import FAILED, OK, VIOLATED, JobDone
+from kraftsim.lab.explore.record import RunResult
 
 ARMED_MIN, FIRED_MIN = 60, 20
 """A kind of fault that was armed, or fired, at least so often without ever being effective is a

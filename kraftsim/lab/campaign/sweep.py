@@ -12,17 +12,17 @@ from typing import IO
 
 import msgspec
 
-from kraftsim.lab.campaign.campaign_job import (
+from kraftsim.lab.campaign.summary import CampaignResult, SweepResult, add_faults, summary
+from kraftsim.lab.campaign.worker_pool import (
     USUAL,
     VIOLATED,
     CampaignJob,
     JobDone,
     Terms,
+    WorkerPool,
     jobs_of,
     names_of,
 )
-from kraftsim.lab.campaign.summary import CampaignResult, SweepResult, add_faults, summary
-from kraftsim.lab.campaign.worker_pool import WorkerPool
 
 # --------------------------------------------------------------------------------------------------
 # A file of JSON lines with every finished seed of a campaign, so that an interrupted campaign can

@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
-from kraftsim.lab.comparison.outcome import record_key
-from kraftsim.lab.comparison.systems import System
+from kraftsim.lab.comparison.plan import System, record_key
 from kraftsim.lease_pid.client import LeasingProducerClient
 from kraftsim.lease_pid.rules_producer import LeasingSettings
 from kraftsim.world.interface import World

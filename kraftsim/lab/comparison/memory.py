@@ -1,6 +1,6 @@
 """The memory that each design needs per producer and partition, as the interpreter allocates it.
 
-Source: see `systems.py`.
+Source: see `plan.py`.
 """
 
 import gc

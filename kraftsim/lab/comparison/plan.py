@@ -1,13 +1,26 @@
-"""The plan of one run, drawn from a seed before anything runs; it is the same for every design that
-is compared.
+"""What is compared: the designs by name, the plan of a run, drawn from a seed before anything runs,
+and the outcome, counted from the logs.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import ProducerSettings
+from kraftsim.clients.rules_producer_variants import WindowedProducer
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
+
+
+# --------------------------------------------------------------------------------------------------
+# The plan of one run, drawn from a seed before anything runs; it is the same for every design that
+# is compared
 
 BROKERS: Final = 3
 WRITERS: Final = 3
@@ -116,3 +129,215 @@ def draw_plan(seed: int, random: "Random") -> ComparisonPlan:
         seed=seed,
         mishaps=tuple(sorted(mishaps, key=lambda each: (each.at_ms, each.kind, each.target))),
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# The designs that are compared, by name
+#
+# Source: KIP-98 and KIP-360 (released before and since 2.5), KIP-890 (both versions of
+# transactions), KIP-758, the lease_pid draft.
+
+EXPIRY: Final = {
+    "producer.id.expiration.ms": str(EXPIRE_MS),
+    "producer.id.expiration.check.interval.ms": "500",
+}
+
+
+class Writing(Enum):
+    """How an application writes."""
+
+    IDEMPOTENT = "idempotent"
+    TRANSACTIONAL = "transactional"
+    LEASING = "leasing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """One design.
+
+    `settings` are those of its brokers; `features` are levels that differ from the defaults of the
+    release, by name.
+    """
+
+    name: str
+    title: str
+    writing: Writing
+    release: str = "3.9"
+    features: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rules: type[IdempotentProducer] = IdempotentProducer
+    producer: ProducerSettings = field(
+        default_factory=lambda: ProducerSettings(
+            linger_ms=0, retry_backoff_ms=50, request_timeout_ms=3000
+        )
+    )
+
+
+SYSTEMS: Final = (
+    System(
+        name="kafka-before-2.5",
+        title="Kafka, idempotent, before 2.5: unknown producers are refused (59)",
+        writing=Writing.IDEMPOTENT,
+        settings={**EXPIRY, "kraftsim.unknown.producer": "unknown-producer-id"},
+    ),
+    System(
+        name="kafka-since-2.5",
+        title="Kafka, idempotent, since 2.5: unknown producers are accepted",
+        writing=Writing.IDEMPOTENT,
+        settings=EXPIRY,
+    ),
+    System(
+        name="kafka-transactions-3.9",
+        title="Kafka, transactions of 3.9, which has no versions",
+        writing=Writing.TRANSACTIONAL,
+        settings=EXPIRY,
+    ),
+    System(
+        name="kafka-transactions-1",
+        title="Kafka, transactions of version 1 (4.1)",
+        writing=Writing.TRANSACTIONAL,
+        release="4.1",
+        features={"transaction.version": 1},
+        settings=EXPIRY,
+    ),
+    System(
+        name="kafka-transactions-2",
+        title="Kafka, transactions of version 2 (4.1)",
+        writing=Writing.TRANSACTIONAL,
+        release="4.1",
+        settings=EXPIRY,
+    ),
+    System(
+        name="kip-758-phase-1",
+        title="KIP-758, first phase: the latest batch, five requests",
+        writing=Writing.IDEMPOTENT,
+        settings={**EXPIRY, "kraftsim.producer.state": "latest-batch"},
+    ),
+    System(
+        name="kip-758-phase-2",
+        title="KIP-758, second phase: the latest batch, a window that is announced",
+        writing=Writing.IDEMPOTENT,
+        settings={**EXPIRY, "kraftsim.producer.state": "latest-batch-announced"},
+        rules=WindowedProducer,
+    ),
+    System(
+        name="kip-758-mixed",
+        title="KIP-758, second phase, one broker of three announces a window",
+        writing=Writing.IDEMPOTENT,
+        settings=EXPIRY,
+        node_settings={"broker-1": {"kraftsim.producer.state": "latest-batch-announced"}},
+        rules=WindowedProducer,
+    ),
+    System(
+        name="lease-pid",
+        title="lease_pid, strict interpretation",
+        writing=Writing.LEASING,
+        settings={"lease.expire.ms": str(EXPIRE_MS)},
+    ),
+    System(
+        name="lease-pid-first-seen",
+        title="lease_pid, time counts from the first message",
+        writing=Writing.LEASING,
+        settings={"lease.expire.ms": str(EXPIRE_MS), "lease.counts.from": "first-seen"},
+    ),
+)
+
+
+def system_named(name: str) -> System:
+    """Return a design by name. Raises KeyError that lists the names there are."""
+    for system in SYSTEMS:
+        if system.name == name:
+            return system
+    raise KeyError(
+        f"unknown design {name} (known designs: {', '.join(system.name for system in SYSTEMS)})"
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# The result of one run of one design, counted from its logs: the key of each record names its
+# writer and its number
+
+
+class ComparisonOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`doubled`: records more than once in the log.
+
+    `lost`: acknowledged, but not in the log. `missing`: neither acknowledged nor in the log.
+
+    `disordered`: records whose first copy is behind that of a later record of the same writer.
+    `refusals`: error responses to records. `silence_ms`: the longest time without an
+    acknowledgement after a broker was killed (-1: none was). `ids_used`: producer ids that
+    producers received, `ids_taken`: producer ids that were allocated for that, in blocks.
+    """
+
+    system: str
+    seed: int
+    records: int
+    doubled: int
+    lost: int
+    missing: int
+    disordered: int
+    refusals: int
+    fenced: int
+    requests: int
+    ids_used: int
+    ids_taken: int
+    silence_ms: int
+    finished_ms: int
+    trouble: str | None = None
+
+
+def record_key(writer: int, number: int) -> str:
+    """Return the key of a record, made of its writer and its number."""
+    return f"{writer}.{number}"
+
+
+class LogCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the records that were to be written, taken from a log."""
+
+    doubled: int
+    lost: int
+    missing: int
+    disordered: int
+
+
+def count_logs(
+    logs: Mapping[int, Sequence[str]], records_each: int, acknowledged: Iterable[str]
+) -> LogCount:
+    """Count, given the keys in each writer's partition in log order and the keys that were
+    acknowledged to some producer.
+    """
+    acked_keys = set(acknowledged)
+    doubled = lost = missing = disordered = 0
+    for writer, keys in logs.items():
+        copies = Counter(keys)
+        for number in range(records_each):
+            key = record_key(writer, number)
+            doubled += max(copies[key] - 1, 0)
+            lost += not copies[key] and key in acked_keys
+            missing += not copies[key] and key not in acked_keys
+        highest = -1
+        for key in dict.fromkeys(keys):
+            number = int(key.partition(".")[2])
+            disordered += number < highest
+            highest = max(highest, number)
+    return LogCount(doubled=doubled, lost=lost, missing=missing, disordered=disordered)
+
+
+def longest_silence_ms(
+    kills_ns: Sequence[int],
+    acknowledged_ns: Mapping[int, Sequence[int]],
+    ends_ns: Mapping[int, int],
+) -> int:
+    """Return the longest time from a kill to the next acknowledgement of a writer that was still at
+    work; -1 where no broker was killed.
+    """
+    longest = -1
+    for kill_ns in kills_ns:
+        for writer, times in acknowledged_ns.items():
+            if kill_ns >= ends_ns.get(writer, 0):
+                continue
+            following = next((time for time in times if time > kill_ns), None)
+            if following is not None:
+                longest = max(longest, (following - kill_ns) // 1_000_000)
+    return longest

@@ -1,6 +1,6 @@
 """Runs one plan over one design in virtual time, and counts the outcome from the logs.
 
-Source: see `systems.py`.
+Source: see `plan.py`.
 """
 
 import asyncio
@@ -12,21 +12,23 @@ from typing import Final
 from kraftsim.clients.events import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.lab.comparison.applications import Application, Fenced
-from kraftsim.lab.comparison.outcome import ComparisonOutcome, count_logs, longest_silence_ms
 from kraftsim.lab.comparison.plan import (
     AFTERWARDS_RECORDS,
     BROKERS,
+    ComparisonOutcome,
     ComparisonPlan,
     Mishap,
     MishapKind,
+    System,
+    count_logs,
     draw_plan,
+    longest_silence_ms,
 )
 from kraftsim.lab.comparison.sides import Side, side_of
-from kraftsim.lab.comparison.systems import System
 from kraftsim.lease_pid.events import LeasedMessageRefused, LeaseGranted, LeaseIdsReserved
 from kraftsim.partitions.events import ProduceRefused
 from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdReturned
-from kraftsim.server.events_connections import FrameSent
+from kraftsim.server.events import FrameSent
 from kraftsim.world.simulated import Host, Simulation, collected_after
 from protocol.errors import ErrorCode
 

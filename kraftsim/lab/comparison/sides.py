@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kraftsim.clients.reader import ReaderClient
-from kraftsim.cluster.features import update_features
+from kraftsim.cluster.administration import create_topic, update_features
 from kraftsim.cluster.lease_cluster import LeaseCluster
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.lab.comparison.applications import (
     TOPIC,
     Address,
@@ -19,8 +18,7 @@ from kraftsim.lab.comparison.applications import (
     LeasingApplication,
     TransactionalApplication,
 )
-from kraftsim.lab.comparison.plan import BROKERS, ComparisonPlan
-from kraftsim.lab.comparison.systems import System, Writing
+from kraftsim.lab.comparison.plan import BROKERS, ComparisonPlan, System, Writing
 from kraftsim.lease_pid.client import read_all
 from kraftsim.world.simulated import Host, Simulation
 

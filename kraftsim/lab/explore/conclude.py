@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.invariants.verdict import Outcome, Verdict, worst
-from kraftsim.lab.explore.record import RunRecord, replay_command, versions
+from kraftsim.lab.explore.record import RunRecord, RunResult, replay_command, versions
 from kraftsim.lab.explore.replay import replay_of
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
 
 FaultCounts = dict[str, tuple[int, int, int]]
 """Kind of fault -> how often it was armed, fired, and effective (changed an outcome)."""

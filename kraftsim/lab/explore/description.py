@@ -8,10 +8,18 @@ from typing import Final
 from kraftsim.lab.explore.record import REPLAY_FILE
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.explore.short_texts import api_name
 from kraftsim.lab.explore.shrink import Shrunken
-from kraftsim.lab.faults.fault import FAULTS, Family, Fault
-from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.lab.explore.trace import api_name
+from kraftsim.lab.faults.fault import (
+    FAULTS,
+    AtTime,
+    Family,
+    Fault,
+    OnDisk,
+    OnEvent,
+    OnFrame,
+    Trigger,
+)
 
 DESCRIPTION_FILE: Final = "description.md"
 NANOSECONDS: Final = 1e9

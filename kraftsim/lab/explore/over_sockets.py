@@ -16,18 +16,21 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.scenario import Mode, ScenarioFailed
-from kraftsim.cluster.socket_environment import SocketEnvironment
-from kraftsim.cluster.socket_fault_schedule import can_inject, follows_frames, wants_proxy
+from kraftsim.cluster.socket_environment import (
+    SocketEnvironment,
+    can_inject,
+    follows_frames,
+    wants_proxy,
+)
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.catalogue import KINDS
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
-from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict
 from kraftsim.lab.explore.conclude import Ending, FaultCounts, conclude
-from kraftsim.lab.explore.record import wall_text
+from kraftsim.lab.explore.record import RunResult, wall_text
 from kraftsim.lab.explore.request import ANY_PORT, RunRequest
-from kraftsim.lab.explore.result import RunResult
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.metadata.rules_image import final_metadata_events
 from kraftsim.partitions.rules_final_log import final_log_events

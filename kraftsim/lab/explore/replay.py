@@ -17,10 +17,8 @@ from kraftsim import __version__, former_names
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.former_names import present_name
-from kraftsim.lab.explore.record import REPLAY_FILE
-from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
-from kraftsim.lab.explore.run_environment import RunEnvironment
+from kraftsim.lab.explore.record import REPLAY_FILE, RunResult
+from kraftsim.lab.explore.request import RunEnvironment, RunRequest
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.world.simulated.launcher import pinning
 

@@ -1,12 +1,24 @@
-"""Runs a scenario once, in any mode, and checks it."""
+"""Runs a scenario once, in any mode, and checks it; or a replay file, and reports whether the run
+equals the recorded one.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.lab.explore.divergence import RunDifference, compare
+from kraftsim.lab.explore.record import RunResult
+from kraftsim.lab.explore.replay import Environment, Replay, environment
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
+
+# --------------------------------------------------------------------------------------------------
+# Runs a replay file, and reports whether the run equals the recorded one
+
+# --------------------------------------------------------------------------------------------------
+# Runs a scenario once, in any mode, and checks it
 
 
 def run_scenario(
@@ -61,3 +73,70 @@ def run_request(request: RunRequest, out: Path | None = None) -> RunResult:
     if directory is None:
         raise ValueError("a run over sockets needs a directory: use --out")
     return run_over_sockets(request, directory)
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a replay compared with the recorded run.
+
+    `difference` is known if the first run's event logs are beside the file.
+    """
+
+    events_sha256: str | None
+    recorded_sha256: str | None
+    outcome: str
+    recorded_outcome: str
+    difference: RunDifference | None
+    recorded_environment: Environment
+    environment: Environment
+
+    @property
+    def is_same(self) -> bool:
+        """Return whether every byte of the event logs is the same."""
+        return self.events_sha256 is not None and self.events_sha256 == self.recorded_sha256
+
+    def lines(self) -> list[str]:
+        """Return it as text for people."""
+        if self.is_same:
+            return [f"the same, byte for byte: {self.outcome}, event log {self.events_sha256}"]
+        text = [f"not the same: {self.outcome} (recorded: {self.recorded_outcome})"]
+        if self.environment != self.recorded_environment:
+            text.append(
+                f"  recorded with {_environment_text(self.recorded_environment)}; replayed with "
+                f"{_environment_text(self.environment)}"
+            )
+        if self.difference is None:
+            return [
+                *text,
+                (
+                    "  the first run's event logs are not beside the file, so the first difference "
+                    "is unknown"
+                ),
+            ]
+        return [*text, *(f"  {line}" for line in self.difference.lines())]
+
+
+def rerun(replay: Replay, out: Path | None) -> RunResult:
+    """Run a replay file."""
+    return run_request(replay.request(), out)
+
+
+def check_replay(replay: Replay, *, recorded: Path, out: Path) -> Checked:
+    """Run a replay file into a directory, and compare the run with the recorded one."""
+    result = rerun(replay, out)
+    is_same = result.events_sha256 == replay.events_sha256
+    can_compare = not is_same and RunDirectory(recorded).events.is_dir()
+    return Checked(
+        events_sha256=result.events_sha256,
+        recorded_sha256=replay.events_sha256,
+        outcome=result.outcome,
+        recorded_outcome=replay.outcome,
+        difference=compare(recorded, out) if can_compare else None,
+        recorded_environment=replay.environment,
+        environment=environment(),
+    )
+
+
+def _environment_text(environment: Environment) -> str:
+    return (
+        f"Python {environment.python} on {environment.platform}, hash seed {environment.hash_seed}"
+    )

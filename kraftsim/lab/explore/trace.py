@@ -4,7 +4,8 @@ Only the important events are shown unless others are requested; events within o
 one node share a row, and adjacent events of one kind become one entry.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, cast
@@ -13,7 +14,155 @@ import msgspec
 
 from kraftsim.events.event import ENVELOPE_FIELDS
 from kraftsim.lab.explore.divergence import Fields, event_of, read_logs
-from kraftsim.lab.explore.short_texts import short
+from protocol.api_keys import ApiKey
+
+# --------------------------------------------------------------------------------------------------
+# A short text for each kind of event, for narrow columns: 'elected e5', 'appended 17..19',
+# 'vote->102 granted'
+#
+# A kind without a text here falls back to its name and its first field.
+
+EventFields = Mapping[str, int | str | bool | None]
+
+WORDS: Final[Mapping[str, str]] = {
+    "BatchAppended": "{topic}-{partition} +{first_offset}..{last_offset}",
+    "BatchReplicated": "{topic}-{partition} replicated {first_offset}..{last_offset}",
+    "BrokerEpochReceived": "registered e{broker_epoch}",
+    "BrokerFenced": "fence {broker_id}",
+    "BrokerRegistered": "register {broker_id}",
+    "BrokerRegistrationRefused": "refuse {broker_id}: {reason}",
+    "BrokerUnfenced": "unfence {broker_id}",
+    "BrokerUnregistered": "unregister {broker_id}",
+    "ClientInitialized": "id {producer_id}",
+    "ClientStarted": "begins",
+    "ClientStopped": "ends",
+    "ConnectionClosed": "closed {peer}: {reason}",
+    "ConnectionOpened": "open {peer}",
+    "ControllerElected": "ELECTED e{leader_epoch}",
+    "ControllerRegistered": "register {controller_id}",
+    "ControllerResigned": "resigned e{leader_epoch}",
+    "ReplicationFailed": "{topic}-{partition} cannot fetch",
+    "DiskFailed": "{operation} failed: {reason}",
+    "DuplicateAnswered": "{topic}-{partition} duplicate {first_offset}",
+    "FeatureLevelChanged": "{feature} {level}",
+    "HighWatermarkMoved": "hw {high_watermark}",
+    "InitProducerIdRefused": "id refused {error_code}",
+    "IsrChangeAsked": "{topic}-{partition} isr? {isr}",
+    "IsrChanged": "{topic}-{partition} isr {isr}",
+    "LeaderElected": "leads {topic}-{partition} e{leader_epoch}",
+    "LeaderFollowed": "follows {leader_id} {topic}-{partition}",
+    "LeaderLogHeld": "holds {first_offset}..<{end_offset} e{epoch}",
+    "LeadershipLost": "resigned {topic}-{partition}",
+    "ListenerOpened": "listens {port}",
+    "LogStartMoved": "{topic}-{partition} starts at {log_start_offset}",
+    "MetadataAppended": "appended {first_offset}..{last_offset}",
+    "MetadataApplied": "applied <{next_offset}",
+    "MetadataCommitted": "committed <{high_watermark}",
+    "MetadataFlushed": "flush <{end_offset}",
+    "MetadataReplicated": "replicated {first_offset}..{last_offset}",
+    "MetadataReverted": "REVERTED to {to_offset}",
+    "MetadataTruncated": "TRUNCATED to {end_offset}",
+    "MetadataWritten": "wrote {first_offset}..{last_offset} e{epoch}",
+    "NodeFailed": "FAILED: {reason}",
+    "NodeReady": "ready",
+    "NodeStopped": "stopped",
+    "PartitionChanged": "{topic}-{partition} leader {leader}",
+    "PartitionCreated": "{topic}-{partition} created",
+    "PartitionHighWatermarkMoved": "{topic}-{partition} hw {high_watermark}",
+    "PartitionTruncated": "{topic}-{partition} TRUNCATED to {log_end_offset}",
+    "ProduceRefused": "{topic}-{partition} refused {error_code}",
+    "ProducerIdBlockAllocated": "BLOCK {first_producer_id}..<{next_producer_id} to {broker_id}",
+    "ProducerIdBlockReceived": "got block {first_producer_id}..<{next_producer_id}",
+    "ProducerIdBlockRefused": "no block: {error_code}",
+    "ProducerIdBlockRequested": "requests block",
+    "ProducerIdReturned": "returns id {producer_id}",
+    "ProducerStateExpired": "expires {producer_id}",
+    "RecordAcknowledged": "{record_key} acked at {offset}",
+    "RecordReportedDuplicate": "{record_key} called a duplicate",
+    "RecordFailed": "{record_key} failed {error_code}",
+    "RecordRead": "{record_key} read",
+    "RecordSent": "{record_key} sent",
+    "RequestRefused": "refused {api_key}: {reason}",
+    "SnapshotLoaded": "LOADED snapshot <{end_offset}",
+    "SnapshotWritten": "snapshot <{end_offset}",
+    "TopicCreated": "topic {topic}",
+    "VoteSent": "vote for {candidate_id} announced",
+    "VotersChanged": "voters {voters}",
+}
+
+
+def short(kind: str, fields: EventFields, incarnation: int = 1) -> str:
+    """Return the short text of an event."""
+    special = SPECIAL.get(kind)
+    if special is not None:
+        return special(fields, incarnation)
+    form = WORDS.get(kind)
+    if form is not None:
+        return form.format(**fields).replace("__cluster_metadata-0", "log")
+    main = next(iter(fields.items()), None)
+    return kind if main is None else f"{kind} {main[1]}"
+
+
+def api_name(api_key: object) -> str:
+    """Return the name of an API as Kafka writes it; its number if it is unknown."""
+    name = next((key.name for key in ApiKey if key == api_key), None)
+    return f"API {api_key}" if name is None else name.replace("_", " ").title().replace(" ", "")
+
+
+def _role(fields: EventFields, incarnation: int) -> str:
+    leader = f" of {fields['leader_id']}" if fields["role"] == "Follower" else ""
+    return f"{str(fields['role']).lower()}{leader} e{fields['leader_epoch']}"
+
+
+def _vote(fields: EventFields, incarnation: int) -> str:
+    what = "pre-vote" if fields["is_pre_vote"] else "vote"
+    return (
+        f"{what}->{fields['candidate_id']} {'granted' if fields['is_granted'] else 'refused'} "
+        f"e{fields['leader_epoch']}"
+    )
+
+
+def _started(fields: EventFields, incarnation: int) -> str:
+    return "starts" if incarnation == 1 else f"RESTARTED #{incarnation}"
+
+
+def _recovered(fields: EventFields, incarnation: int) -> str:
+    truncated = (
+        f", {fields['truncated_bytes']} bytes truncated" if fields["truncated_bytes"] else ""
+    )
+    return f"log <{fields['next_offset']}{truncated}"
+
+
+def _peer(fields: EventFields) -> str:
+    """Return the peer: the id of a controller, which differs from a broker's by its size, else the
+    name.
+    """
+    return str(fields["peer"]).removeprefix("controller-").partition(":")[0]
+
+
+def _sent(fields: EventFields, incarnation: int) -> str:
+    return (
+        f"{api_name(fields['api_key'])}{' answer' if fields['is_response'] else ''}->"
+        f"{_peer(fields)}"
+    )
+
+
+def _received(fields: EventFields, incarnation: int) -> str:
+    return (
+        f"{api_name(fields['api_key'])}{' answer' if fields['is_response'] else ''}<-"
+        f"{_peer(fields)}"
+    )
+
+
+SPECIAL: Final[Mapping[str, Callable[[EventFields, int], str]]] = {
+    "FrameReceived": _received,
+    "FrameSent": _sent,
+    "LogRecovered": _recovered,
+    "NodeStarted": _started,
+    "RaftRoleChanged": _role,
+    "VoteAnswered": _vote,
+}
+
 
 HARNESS: Final = "harness"
 FINAL: Final = "final"
@@ -318,3 +467,97 @@ def _entry(node: str, incarnation: int, line: bytes, log: str, at: int) -> Entry
         kind=kind,
         fields=own,
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# Lays rows of a trace out in columns of a given width, as plain text whose segments have styles
+
+TIME_WIDTH: Final = 9
+COLUMN_MIN: Final = 18
+COLUMN_MAX: Final = 34
+HEADER_EVERY: Final = 40
+DOWN: Final = "."
+Piece = tuple[str, str]
+"""Text, and its style: '' for none, else 'time', 'head', 'fault', 'bad', 'good', 'news', 'dim'."""
+STYLES: Final = (
+    ("KILLED", "bad"),
+    ("DIED", "bad"),
+    ("FAILED", "bad"),
+    ("RESTARTED", "good"),
+    ("ELECTED", "good"),
+    ("RESUMED", "good"),
+    ("PAUSED", "bad"),
+    ("TRUNCATED", "news"),
+    ("REVERTED", "news"),
+    ("LOADED", "news"),
+    ("BLOCK", "news"),
+)
+
+
+def fitting(names: Sequence[str], width: int) -> int:
+    """Return how many columns fit."""
+    return max(1, min(len(names), (width - TIME_WIDTH) // COLUMN_MIN))
+
+
+def laid_out(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterator[list[Piece]]:
+    """Yield the lines: times on the left, then one column per name; rows without a column span the
+    whole width.
+    """
+    room = min((width - TIME_WIDTH) // max(len(names), 1), COLUMN_MAX)
+    heading = [
+        ("seconds".ljust(TIME_WIDTH), "head"),
+        *((name[: room - 1].ljust(room), "head") for name in names),
+    ]
+    lines = 0
+    for row in rows:
+        if lines % HEADER_EVERY == 0:
+            yield heading
+        if row.across is not None:
+            yield from _across(row, min(width, TIME_WIDTH + room * len(names)))
+            lines += 1
+        elif any(name in row.cells for name in names):
+            for line in _cells(row, names, room):
+                yield line
+                lines += 1
+
+
+def _across(row: TraceRow, width: int) -> Iterator[list[Piece]]:
+    assert row.across is not None, "it stands across"
+    style = "bad" if row.across.startswith("VIOLATED") else "fault"
+    ahead = " " * (len(row.across) - len(row.across.lstrip()))
+    for number, text in enumerate(
+        textwrap.wrap(row.across.strip(), max(width - TIME_WIDTH - 4 - len(ahead), 20)) or [""]
+    ):
+        time = _time(row) if number == 0 else ""
+        label = f"-- {ahead}{text} " if number == 0 and not ahead else f"   {ahead}{text} "
+        yield [
+            (time.ljust(TIME_WIDTH), "time"),
+            (
+                label.ljust(width - TIME_WIDTH, "-" if number == 0 and not ahead else " ").rstrip(),
+                style,
+            ),
+        ]
+
+
+def _cells(row: TraceRow, names: Sequence[str], room: int) -> Iterator[list[Piece]]:
+    wrapped = {
+        name: [line for word in row.cells.get(name, ()) for line in textwrap.wrap(word, room - 1)]
+        for name in names
+    }
+    for number in range(max(map(len, wrapped.values()), default=0)):
+        line: list[Piece] = [((_time(row) if number == 0 else "").ljust(TIME_WIDTH), "time")]
+        for name in names:
+            words = wrapped[name]
+            if number < len(words):
+                line.append((words[number].ljust(room), _style(words[number])))
+            else:
+                line.append(((DOWN if name in row.down and not words else "").ljust(room), "dim"))
+        yield line
+
+
+def _style(word: str) -> str:
+    return next((style for start, style in STYLES if start in word), "")
+
+
+def _time(row: TraceRow) -> str:
+    return f"{row.at_ns / 1e9:.3f}"

@@ -1,11 +1,10 @@
-"""Runs candidates of a smaller run: caches results, counts costs, uses several processes, and stops
-at a budget.
-
-The chosen candidate does not depend on the number of processes: of those that fail it is always the
-first one.
+"""Runs candidates of a smaller run: whether each still fails in the same way, with cached results,
+counted costs and several processes.
 """
 
 import multiprocessing
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -15,9 +14,197 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.lab.explore.probe import ProbeFinding, Seen, probe
+from kraftsim.events.event import Event
+from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.explore.virtual import VirtualRun, set_up
+from kraftsim.lab.faults.fault import Fault, OnEvent
+from kraftsim.lab.faults.injection import Injection
+from kraftsim.world.simulated import Simulation
+
+# --------------------------------------------------------------------------------------------------
+# Runs a request to find out only whether it still fails in the same way
+#
+# Nothing is written, and the run ends as soon as that is known.
+
+NANOSECONDS: Final = 1_000_000_000
+FRAME_EVENTS: Final = "kraftsim.frame.events"
+FRAME_KINDS: Final = ("FrameSent", "FrameReceived")
+LIVENESS: Final = "recovers-after-heal"
+"""The one invariant with several kinds of violations: the message has what did not settle."""
+
+
+class ProbeFinding(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """The way in which a run failed: an invariant was violated, or the scenario was aborted.
+
+    `trouble` is a message without its numbers: of what aborted the scenario, or of what did not
+    settle.
+    """
+
+    invariant: str | None = None
+    trouble: str | None = None
+
+    def __str__(self) -> str:
+        return ": ".join(each for each in (self.invariant, self.trouble) if each is not None)
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a probe.
+
+    `found` is in order of time; `fired` are positions in the schedule in order of firing, with the
+    targets `affected`.
+    """
+
+    found: tuple[ProbeFinding, ...]
+    found_at_ns: tuple[int, ...]
+    messages: tuple[str, ...]
+    fired: tuple[int, ...]
+    affected: tuple[str, ...]
+    fired_at_ns: tuple[int, ...]
+    ended_at_ns: int
+    cpu_seconds: float
+
+    def at_ns(self, finding: ProbeFinding) -> int | None:
+        """Return the time at which a finding was first made; None if it was not."""
+        return self.found_at_ns[self.found.index(finding)] if finding in self.found else None
+
+
+def probe(
+    request: RunRequest, *, wanted: ProbeFinding | None = None, until_ns: int | None = None
+) -> Seen:
+    """Run a request until its end, until the wanted finding is made, or until a virtual time: a run
+    that has not failed by then counts as ok.
+
+    A finding that ends a full run ends a probe, too, wanted or not: so a probe never finds more
+    than the run itself.
+    """
+    began = time.process_time()
+    request = _without_frames(request)
+    with request.simulation() as simulation:
+        watch = _Watch(simulation, request, wanted)
+        run = set_up(request, simulation)
+        limit_s = request.scenario.limit_seconds
+        is_limited = until_ns is not None and until_ns < limit_s * NANOSECONDS
+        trouble = run.run(
+            until_ns / NANOSECONDS if until_ns is not None and is_limited else limit_s
+        )
+        reached_limit = (
+            is_limited and trouble is not None and trouble.startswith("SimulationTimeLimit")
+        )
+        if not reached_limit:
+            _finish(run, watch, trouble)
+        fired = _fired(run.schedule.injections)
+        return Seen(
+            found=tuple(watch.found),
+            found_at_ns=tuple(watch.found.values()),
+            messages=tuple(watch.messages.values()),
+            fired=tuple(place for place, _ in fired),
+            affected=tuple(injection.target for _, injection in fired),
+            fired_at_ns=tuple(injection.fired_at_ns or 0 for _, injection in fired),
+            ended_at_ns=simulation.now_ns,
+            cpu_seconds=time.process_time() - began,
+        )
+
+
+def without_numbers(message: str) -> str:
+    """Return a message without its numbers: two losses of liveness are of one kind if they differ
+    in numbers only.
+    """
+    return re.sub(r"\d+(\.\d+)?", "#", message)
+
+
+def _without_frames(request: RunRequest) -> RunRequest:
+    """Return the request with fewer events in its log: no node acts on them, and they cost a fifth
+    of a run.
+    """
+    if any(
+        isinstance(fault.trigger, OnEvent) and fault.trigger.kind in FRAME_KINDS
+        for fault in request.schedule()
+    ):
+        return request
+    return replace(request, settings={**request.settings, FRAME_EVENTS: "false"})
+
+
+def _finding(invariant: str, message: str) -> ProbeFinding:
+    return ProbeFinding(
+        invariant=invariant, trouble=without_numbers(message) if invariant == LIVENESS else None
+    )
+
+
+def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
+    """Make the findings that only the end of a run shows."""
+    simulation = run.simulation
+    for each in simulation.violations:
+        assert each.at_ns is not None, "the simulation recorded it"
+        watch.emit(_finding(each.invariant, each.message), each.at_ns, each.message)
+    if trouble is not None:
+        watch.emit(ProbeFinding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
+    if watch.is_content:
+        return
+    if trouble is None or not simulation.violations:
+        run.finish()
+    else:
+        run.emit_disks()
+    for verdict in watch.oracle.finish():
+        for violation in verdict.violations[:1]:
+            watch.emit(
+                _finding(violation.invariant, violation.message),
+                simulation.now_ns,
+                violation.message,
+            )
+
+
+def _fired(injections: tuple[Injection, ...]) -> list[tuple[int, Injection]]:
+    """Return the faults that fired, with their positions in the schedule, in order of time."""
+    fired = [
+        (place, injection)
+        for place, injection in enumerate(injections)
+        if injection.fired_at_ns is not None
+    ]
+    return sorted(fired, key=lambda each: (each[1].fired_at_ns or 0, each[0]))
+
+
+class _Watch:
+    """Collects findings during a run, and stops it when the result is known."""
+
+    def __init__(
+        self, simulation: Simulation, request: RunRequest, wanted: ProbeFinding | None
+    ) -> None:
+        self.oracle = Oracle(must_exercise=request.scenario.must_exercise)
+        self.found: dict[ProbeFinding, int] = {}
+        self.messages: dict[ProbeFinding, str] = {}
+        self._wanted = wanted
+        self._simulation = simulation
+        simulation.observe(self._examine)
+
+    @property
+    def is_content(self) -> bool:
+        """Return whether the wanted finding was made."""
+        return self._wanted in self.found
+
+    def emit(self, finding: ProbeFinding, at_ns: int, message: str) -> None:
+        """Keep a finding, the first of its kind."""
+        self.found.setdefault(finding, at_ns)
+        self.messages.setdefault(finding, message)
+
+    def _examine(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        for violation in self.oracle.examine(
+            Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event
+        ):
+            finding = _finding(violation.invariant, violation.message)
+            self.emit(finding, t_ns, violation.message)
+            if self.oracle.is_final(violation) or finding == self._wanted:
+                self._simulation.violation(
+                    violation.invariant, violation.message, violation.witnesses
+                )
+
+
+# --------------------------------------------------------------------------------------------------
+# Runs candidates of a smaller run: caches results, counts costs, uses several processes, and stops
+# at a budget
+#
+# The chosen candidate does not depend on the number of processes: of those that fail it is always
+# the first one.
 
 PATIENCE: Final = 1.5
 """A candidate that has not failed by this multiple of the original run's time to failure, and a

@@ -6,18 +6,18 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kraftsim.cluster.administration import TopicFailed
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.simulation import SimulatedCluster, SimulatedEnvironment
-from kraftsim.cluster.topics import TopicFailed
 from kraftsim.events.event import Event
 from kraftsim.events.runs import RunEnded, RunStarted
-from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
 from kraftsim.lab.explore.conclude import Ending, conclude
+from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
-from kraftsim.lab.explore.result import RunResult
-from kraftsim.lab.faults.schedule import FaultSchedule
+from kraftsim.lab.faults.arm import FaultSchedule
 from kraftsim.metadata.rules_image import final_metadata_events
 from kraftsim.partitions.rules_final_log import final_log_events
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after

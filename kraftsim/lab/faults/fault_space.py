@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from kraftsim.lab.faults.fault import Between, DataLoss, OneOf, Value
-from kraftsim.lab.faults.trigger import FileClass
+from kraftsim.lab.faults.fault import Between, DataLoss, FileClass, OneOf, Value
 
 CONTROLLERS, BROKERS, CLIENTS, ZOOKEEPER = "controllers", "brokers", "clients", "zookeeper"
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from kraftsim.events.runs import FaultTookEffect
-from kraftsim.lab.faults.targets import (
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
     BOTH_WAYS,
     ONE_WAY,
     PATTERN_SIGNS,
@@ -36,8 +37,6 @@ Link = tuple[str, str]
 """Source and target: bytes that the first sends to the second."""
 CLIENTS = "clients"
 """In a link: every client that is not a node of the cluster."""
-AT_THE_TRIGGER = "*"
-"""As a target: the host at which the trigger fired."""
 KILL_AFTER_MS = 10_000
 BELIEVER_CONNECTED, BELIEVER_ACCEPTED, BELIEVER_ANY = "connected", "accepted", "any"
 SERVER_PREFIX = "zookeeper-"
@@ -330,7 +329,7 @@ class SocketInjection:
         )
 
     def links(self) -> list[Link]:
-        """Return the links that the target names: see `kraftsim.lab.faults.targets`; a single node
+        """Return the links that the target names: see `kraftsim.lab.faults.fault`; a single node
         has links to all others and to CLIENTS.
         """
         return links_of(self.target, self.field.node_names)

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kraftsim.events.runs import FaultEnded, FaultInjected, FaultTookEffect
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Aim, Fault, FaultKind, Value
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    Aim,
+    Fault,
+    FaultKind,
+    Value,
+    directions,
+    is_group,
+    members,
+    names_leader,
+    with_leader,
+)
 from kraftsim.lab.faults.state_tracker import state_tracker_of
-from kraftsim.lab.faults.targets import directions, is_group, members, names_leader, with_leader
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import stream
 from kraftsim.world.simulated import FileClass, Host, Simulation, TriggerContext
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.world.simulated import Host
-from kraftsim.world.simulated.damage import Damage
+from kraftsim.world.simulated.inode import Damage
 from kraftsim.world.simulated.objects import SharedObjects, StoreFault
 
 # --------------------------------------------------------------------------------------------------

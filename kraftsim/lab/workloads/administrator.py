@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
-from kraftsim.cluster.client_host import ClientHost
+from kraftsim.cluster.scenario import ClientHost
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (

@@ -6,7 +6,7 @@ Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from kraftsim.clients.rules_producer_steps import ProducerIdentity
-from kraftsim.cluster.client_host import ClientHost
+from kraftsim.cluster.scenario import ClientHost
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,

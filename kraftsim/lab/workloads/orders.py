@@ -10,11 +10,10 @@ Source: KIP-98.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kraftsim.clients.events_transactions import CopyRead
+from kraftsim.clients.events import CopyRead
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
-from kraftsim.cluster.client_host import ClientHost
-from kraftsim.cluster.scenario import ProducerSettings, ScenarioEnvironment
+from kraftsim.cluster.scenario import ClientHost, ProducerSettings, ScenarioEnvironment
 from kraftsim.lab.workloads.phases import transactions_settle
 from kraftsim.lab.workloads.transform_app import OFFSETS_TOPIC as OFFSETS_TOPIC
 from kraftsim.lab.workloads.transform_app import PATIENT

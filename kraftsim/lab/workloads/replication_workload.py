@@ -9,8 +9,12 @@ Source: KIP-98.
 from collections import Counter
 from dataclasses import dataclass
 
-from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.workload import ProducerDriver
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    ProducerDriver,
+    ScenarioEnvironment,
+    ScenarioFailed,
+)
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle
 from protocol.errors import ErrorCode
 

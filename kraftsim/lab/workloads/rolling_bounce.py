@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from kraftsim.cluster.scenario import ScenarioEnvironment
-from kraftsim.lab.workloads.transform_worker import (
+from kraftsim.lab.workloads.transform_app import (
     Mishaps,
     Point,
     TransformSettings,

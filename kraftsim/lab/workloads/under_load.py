@@ -10,11 +10,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.workload import ProducerIdClient
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    ProducerIdClient,
+    ScenarioEnvironment,
+    ScenarioFailed,
+)
 from kraftsim.lab.workloads.phases import CALLS_SECONDS
 from kraftsim.lab.workloads.upgrading import ContinuousTransformApp, Traffic, Upgrade
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.releases.traits import PREFETCHED_PRODUCER_IDS, RETRIABLE_BLOCK_TIMEOUT
 from protocol.errors import ErrorCode
 

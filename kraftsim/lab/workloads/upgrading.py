@@ -24,8 +24,7 @@ from kraftsim.lab.workloads.phases import (
 )
 from kraftsim.lab.workloads.transform_app import TransformApp
 from kraftsim.metadata.rules_versions import FEATURE, default_levels, is_lossless
-from kraftsim.releases.catalogue import release, releases
-from kraftsim.releases.release import Release
+from kraftsim.releases.release import Release, release, releases
 
 AWAY_SECONDS = 8.0
 GIVEN_UP_SECONDS = 60.0

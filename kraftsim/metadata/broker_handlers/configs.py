@@ -7,13 +7,16 @@ the rest to the controller: configs of a broker must fit that broker.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kraftsim.metadata.altered_configs import joined_rows, refuse_loggers, refused_rows, row_of
-from kraftsim.metadata.describe_configs import (
+from kraftsim.metadata.config_responses import (
     SLICES,
     ConfigsBroker,
     KnownConfigs,
     describe_configs,
+    joined_rows,
     refuse_describe_configs,
+    refuse_loggers,
+    refused_rows,
+    row_of,
 )
 from kraftsim.metadata.metadata_source import SourceBroker
 from kraftsim.metadata.rules_config_releases import ConfigTables
@@ -28,8 +31,8 @@ from kraftsim.metadata.rules_described_configs import (
 )
 from kraftsim.metadata.topic_settings import broker_settings
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.forwarding import RestForwardingBroker, forward_rest
 from kraftsim.server.large_requests import process_entries
-from kraftsim.server.partly_forwarded import RestForwardingBroker, forward_rest
 from kraftsim.server.serving_broker import ImageBroker
 from kraftsim.tiered_storage.tiered_storage import TieredBroker
 from protocol.api_keys import ApiKey

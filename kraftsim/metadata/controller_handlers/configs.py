@@ -3,15 +3,16 @@ records.
 """
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.metadata.altered_configs import refuse_loggers, refused_rows, row_of
-from kraftsim.metadata.controller_deciding import decide
-from kraftsim.metadata.deciding_controller import DecidingController
-from kraftsim.metadata.describe_configs import (
+from kraftsim.metadata.config_responses import (
     SLICES,
     KnownConfigs,
     describe_configs,
     refuse_describe_configs,
+    refuse_loggers,
+    refused_rows,
+    row_of,
 )
+from kraftsim.metadata.deciding_controller import DecidingController, decide
 from kraftsim.metadata.rules_configs import Results, alter_configs_steps, replace_configs_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

@@ -3,8 +3,7 @@ records of all valid changes are committed.
 """
 
 from kraftsim.core.decision import Decision, Refusal, Steps
-from kraftsim.metadata.controller_deciding import decide
-from kraftsim.metadata.deciding_controller import DecidingController
+from kraftsim.metadata.deciding_controller import DecidingController, decide
 from kraftsim.metadata.rules_client_quotas import decide_alter_quotas
 from kraftsim.metadata.rules_registries import QuotaEntity, Results, alter_credentials_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler

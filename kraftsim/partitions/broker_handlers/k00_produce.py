@@ -37,8 +37,7 @@ from kraftsim.server.large_requests import or_refused
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker
 from kraftsim.server.slices import ENTRIES_PER_SLICE, Slices
-from kraftsim.transactions.produce_verification import ProduceVerification, Verified
-from kraftsim.transactions.verification import Verifier
+from kraftsim.transactions.verification import ProduceVerification, Verified, Verifier
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey

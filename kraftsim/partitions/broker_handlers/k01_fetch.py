@@ -13,23 +13,22 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.partitions.fetch_partitions import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
-    ReadTopic,
-    SortedFetch,
-    sort_fetch,
-)
-from kraftsim.partitions.fetch_responses import AbortedLists, refused_fetch
-from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.log_directory import PartitionKey
-from kraftsim.partitions.old_readers import (
+from kraftsim.partitions.fetch_responses import (
     FIRST_VERSION_OF_FORMAT_2,
     FIRST_VERSION_WITH_STORAGE_ERROR,
+    FIRST_VERSION_WITH_TOPIC_IDS,
     FIRST_VERSION_WITH_YIELDING_LIMITS,
     FIRST_VERSION_WITH_ZSTD,
+    AbortedLists,
     DownConversion,
+    ReadTopic,
+    SortedFetch,
     refuse_reader,
+    refused_fetch,
+    sort_fetch,
 )
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.replication import Replication
 from kraftsim.partitions.rules_fetch_sessions import FetchContext, FetchSessions

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kraftsim.core.decision import Refusal
-from kraftsim.partitions.found_record import (
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log_reading import (
     FoundCandidate,
     FoundRecord,
     first_record,
     first_record_aside,
 )
-from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.rules_follower import (
     NOTHING_FOUND,
@@ -24,8 +24,11 @@ from kraftsim.partitions.rules_follower import (
     SearchTimestamp,
 )
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
-from kraftsim.partitions.rules_reading import decide_list_offset
-from kraftsim.partitions.rules_scan_work import LOOKED_THROUGH_BYTES_MAX, batch_work
+from kraftsim.partitions.rules_reading import (
+    LOOKED_THROUGH_BYTES_MAX,
+    batch_work,
+    decide_list_offset,
+)
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
@@ -45,8 +48,7 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.records.malformed_batches import MalformedBatch
-from protocol.records.record import INT64_MAX
+from protocol.records.record import INT64_MAX, MalformedBatch
 
 OLD_STYLE_VERSION = 0
 UNKNOWN = -1

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
-from kraftsim.producer_ids.rules_blocks import ProducerId
+from kraftsim.producer_ids.rules_allocation import ProducerId
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
 from kraftsim.server.serving_broker import ConfiguredBroker, RunningBroker

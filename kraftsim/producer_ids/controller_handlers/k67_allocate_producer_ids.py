@@ -13,7 +13,7 @@ from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.metadata_writer import AppendedOffsets
 from kraftsim.producer_ids.controller import BlockLimits
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
-from kraftsim.producer_ids.rules_blocks import number_of
+from kraftsim.producer_ids.rules_allocation import number_of
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

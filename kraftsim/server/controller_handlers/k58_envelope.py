@@ -13,8 +13,7 @@ from ipaddress import ip_address
 from struct import Struct
 from typing import ClassVar, Protocol, Self, cast
 
-from kraftsim.metadata.active_only import behind_gate
-from kraftsim.metadata.deciding_controller import DecidingController
+from kraftsim.metadata.deciding_controller import DecidingController, behind_gate
 from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import (
     Answer,
@@ -27,14 +26,13 @@ from kraftsim.server.call import (
     NoAnswer,
     reason_of,
 )
-from kraftsim.server.failed_answers import ANSWERED, emit_failed, encoding_failed
+from kraftsim.server.frame_server import ANSWERED, emit_failed, encoding_failed
 from kraftsim.server.large_requests import encoded
 from kraftsim.server.rules_authentication import Principal
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.principal_data import parse_principal
 from protocol.requests import (
     RequestHead,
     UnsupportedApi,
@@ -43,6 +41,7 @@ from protocol.requests import (
     response_chunks,
 )
 from protocol.schema import Message
+from protocol.version_prefixed import parse_principal
 
 SIZE_BYTES = 4
 ADDRESS_BYTES = (4, 16)

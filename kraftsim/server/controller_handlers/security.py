@@ -4,8 +4,7 @@ ACLs are records of the metadata log: the active controller decides about them, 
 configured. Delegation tokens are not supported.
 """
 
-from kraftsim.metadata.active_only import behind_gate
-from kraftsim.metadata.deciding_controller import DecidingController
+from kraftsim.metadata.deciding_controller import DecidingController, behind_gate
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.security.sasl_gate import (
     refuse_authentication,

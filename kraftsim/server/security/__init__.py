@@ -33,7 +33,7 @@ A forwarded request is authorized on the controller, for the client that its Env
 What is hard. Failing slowly: after a failed login the response and the disconnect are delayed, to
 slow down guessing, while the connection serves nothing. A re-authentication must keep the principal
 and the mechanism. TLS settings carry Java's names of suites, and unknown ones are rejected rather
-than ignored (`tls_choices`). What a client may learn from an error is fixed by Kafka: an
+than ignored (`tls`). What a client may learn from an error is fixed by Kafka: an
 unauthorized topic of Metadata is not even returned when all are requested.
 
 Read `sasl_gate`, then `rights`, then `topic_guards` as an example of a guard; `node_security` and

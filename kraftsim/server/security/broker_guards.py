@@ -10,14 +10,7 @@ from typing import Final, cast
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.forwarding import FORWARDED
 from kraftsim.server.rules_authorization import CLUSTER_NAME
-from kraftsim.server.security import (
-    consumer_guards,
-    group_guards,
-    metadata_guards,
-    offset_guards,
-    topic_guards,
-    transaction_guards,
-)
+from kraftsim.server.security import group_guards, topic_guards, transaction_guards
 from kraftsim.server.security.config_guards import (
     authorize_alterations,
     authorize_descriptions,
@@ -120,15 +113,15 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.PRODUCE: topic_guards.authorize_produce,
     ApiKey.FETCH: topic_guards.authorize_fetch,
     ApiKey.LIST_OFFSETS: topic_guards.LIST_OFFSETS,
-    ApiKey.METADATA: with_authorized_operations(metadata_guards.authorize_metadata),
+    ApiKey.METADATA: with_authorized_operations(topic_guards.authorize_metadata),
     ApiKey.LEADER_AND_ISR: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.STOP_REPLICA: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.UPDATE_METADATA: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.CONTROLLED_SHUTDOWN: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.ALTER_PARTITION: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.ALLOCATE_PRODUCER_IDS: cluster_guard(AclOperation.CLUSTER_ACTION),
-    ApiKey.OFFSET_COMMIT: offset_guards.authorize_commit,
-    ApiKey.OFFSET_FETCH: offset_guards.authorize_offsets,
+    ApiKey.OFFSET_COMMIT: group_guards.authorize_commit,
+    ApiKey.OFFSET_FETCH: group_guards.authorize_offsets,
     ApiKey.FIND_COORDINATOR: group_guards.authorize_coordinator,
     ApiKey.JOIN_GROUP: group_guards.authorize_group,
     ApiKey.HEARTBEAT: group_guards.authorize_group,
@@ -137,7 +130,7 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.DESCRIBE_GROUPS: with_authorized_operations(group_guards.authorize_descriptions),
     ApiKey.LIST_GROUPS: group_guards.authorize_list,
     ApiKey.DELETE_GROUPS: group_guards.authorize_group_deletion,
-    ApiKey.OFFSET_DELETE: offset_guards.authorize_offset_deletion,
+    ApiKey.OFFSET_DELETE: group_guards.authorize_offset_deletion,
     ApiKey.DELETE_RECORDS: topic_guards.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID: group_guards.authorize_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: topic_guards.authorize_epochs,
@@ -145,11 +138,11 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: transaction_guards.authorize_added_offsets,
     ApiKey.END_TXN: transaction_guards.authorize_end,
     ApiKey.WRITE_TXN_MARKERS: authorize_markers,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_guards.authorize_heartbeat,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: group_guards.authorize_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: with_authorized_operations(
-        consumer_guards.authorize_descriptions
+        group_guards.authorize_consumer_group_descriptions
     ),
-    ApiKey.TXN_OFFSET_COMMIT: offset_guards.authorize_transactional_commit,
+    ApiKey.TXN_OFFSET_COMMIT: group_guards.authorize_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_CONFIGS: authorize_descriptions,
     ApiKey.ALTER_CONFIGS: authorize_own_alterations,
@@ -163,7 +156,7 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.LIST_TRANSACTIONS: transaction_guards.authorize_list,
     ApiKey.DESCRIBE_CLUSTER: with_authorized_operations(pass_on),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: with_authorized_operations(
-        metadata_guards.authorize_topic_partitions
+        topic_guards.authorize_topic_partitions
     ),
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
 }

@@ -20,7 +20,8 @@ from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.partitions import HostingBroker
-from kraftsim.partitions.rules_append import AppendDecision, EndMarker
+from kraftsim.partitions.rules_append import AppendDecision
+from kraftsim.producer_state.rules_manager import EndMarker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
 from kraftsim.server.purgatory import Purgatory
@@ -35,7 +36,7 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.records.compression import Compression
+from protocol.records.record import Compression
 
 NO_TRANSACTION_VERSION = -1
 """A marker with this version fails; any other unknown version is accepted (verified against Apache

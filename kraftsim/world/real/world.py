@@ -10,8 +10,7 @@ from random import Random, SystemRandom
 from typing import TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.world.interface import Clock, Disk, ObjectStore, World
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import Clock, Disk, ObjectStore, World, stream
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
 from kraftsim.world.real.file import ReportFlush

@@ -2,11 +2,26 @@
 SimulationEscape with the call site.
 
 The harness may open files, because it writes reports and reads scenarios; nodes and clients may
-not. `routes` lists the guarded functions, `ambient` those that have a simulated replacement
-(clocks, entropy, process id).
+not. This file begins with the guarded functions; `ambient` lists those that have a simulated
+replacement (clocks, entropy, process id).
 """
 
+import _posixsubprocess
+import _thread
+import asyncio
+import builtins
+import io
+import multiprocessing.process
+import os
+import select
+import selectors
+import signal
+import socket
+import ssl
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,13 +29,154 @@ from types import FrameType
 from kraftsim.world.simulated.ambient import is_running, running_process
 from kraftsim.world.simulated.errors import escape
 from kraftsim.world.simulated.host import Process
-from kraftsim.world.simulated.routes import (
-    AUDITED,
-    AUDITED_FROM_NODES,
-    GUARDED,
-    GUARDED_FROM_NODES,
-    MAPPED,
+
+# --------------------------------------------------------------------------------------------------
+# The functions by which code can use the real machine: those that are guarded, and the audit events
+# of Python for those that bypass the guards
+#
+# A guarded attribute catches calls that look it up at call time. Names that were bound before
+# (`from os import open`) and calls in C bypass it; many of them are reported as audit events (PEP
+# 578), which are checked as well.
+
+A_THREAD, A_PROCESS, A_SOCKET, A_LOOP = "a thread", "a process", "a socket", "another event loop"
+A_LOOK_UP, A_PIPE, A_WAIT, A_SIGNAL = (
+    "a blocking name look-up",
+    "a pipe",
+    "a wait in real time",
+    "a signal",
 )
+A_FILE, AN_EXIT, ENTROPY, CPU_TIME, A_MACHINE = (
+    "a file",
+    "the end of the whole process",
+    "entropy",
+    "the time of the processor",
+    "the load of the machine",
+)
+IN_C = "a library in C"
+
+GUARDED: tuple[tuple[object, str, str], ...] = (
+    (threading.Thread, "start", A_THREAD),
+    (_thread, "start_new_thread", A_THREAD),
+    (_thread, "start_new", A_THREAD),
+    (threading.Condition, "wait", A_WAIT),
+    (select, "select", A_WAIT),
+    (select, "poll", A_WAIT),
+    (select, "epoll", A_WAIT),
+    (
+        selectors._BaseSelectorImpl,
+        "__init__",
+        A_WAIT,
+    ),  # all selectors, with names of select bound early
+    (socket.socket, "__init__", A_SOCKET),
+    (socket, "getaddrinfo", A_LOOK_UP),
+    (socket, "gethostbyname", A_LOOK_UP),
+    (socket, "gethostbyaddr", A_LOOK_UP),
+    (subprocess.Popen, "__init__", A_PROCESS),
+    (_posixsubprocess, "fork_exec", A_PROCESS),
+    (multiprocessing.process.BaseProcess, "start", A_PROCESS),
+    (os, "fork", A_PROCESS),
+    (os, "forkpty", A_PROCESS),
+    (os, "posix_spawn", A_PROCESS),
+    (os, "posix_spawnp", A_PROCESS),
+    (os, "system", A_PROCESS),
+    (os, "execv", A_PROCESS),
+    (os, "execve", A_PROCESS),
+    (os, "_exit", AN_EXIT),
+    (os, "abort", AN_EXIT),
+    (os, "kill", A_SIGNAL),
+    (signal, "signal", A_SIGNAL),
+    (signal, "raise_signal", A_SIGNAL),
+    (signal, "set_wakeup_fd", A_SIGNAL),
+    (signal, "alarm", A_SIGNAL),
+    (signal, "setitimer", A_SIGNAL),
+    (signal, "pause", A_WAIT),
+    (signal, "sigwait", A_WAIT),
+    (os, "pipe", A_PIPE),
+    (os, "pipe2", A_PIPE),
+    (os, "eventfd", A_PIPE),
+    (os, "memfd_create", A_FILE),
+    (os, "times", CPU_TIME),
+    (os, "getloadavg", A_MACHINE),
+    (time, "process_time", CPU_TIME),
+    (time, "process_time_ns", CPU_TIME),
+    (time, "thread_time", CPU_TIME),
+    (time, "thread_time_ns", CPU_TIME),
+    (ssl, "RAND_bytes", ENTROPY),
+    (ssl.SSLContext, "wrap_socket", "TLS"),
+    (ssl.SSLContext, "wrap_bio", "TLS"),
+    (asyncio, "new_event_loop", A_LOOP),
+    (asyncio.events, "new_event_loop", A_LOOP),
+)
+"""Forbidden to all code in a simulation: module, name, description."""
+GUARDED_FROM_NODES: tuple[tuple[object, str, str], ...] = (
+    (builtins, "open", A_FILE),
+    (io, "open", A_FILE),
+    (os, "open", A_FILE),
+    (os, "stat", A_FILE),
+    (os, "lstat", A_FILE),
+    (os, "access", A_FILE),
+    (os, "readlink", A_FILE),
+)
+"""Allowed to the harness only: it writes reports and reads scenarios."""
+
+MAPPED = "mmap.__new__"
+AUDITED: dict[str, str] = {
+    "socket.__new__": A_SOCKET,
+    "socket.connect": A_SOCKET,
+    "socket.bind": A_SOCKET,
+    "socket.getaddrinfo": A_LOOK_UP,
+    "socket.gethostbyname": A_LOOK_UP,
+    "socket.gethostbyaddr": A_LOOK_UP,
+    "socket.getnameinfo": A_LOOK_UP,
+    "subprocess.Popen": A_PROCESS,
+    "os.fork": A_PROCESS,
+    "os.forkpty": A_PROCESS,
+    "os.posix_spawn": A_PROCESS,
+    "os.system": A_PROCESS,
+    "os.exec": A_PROCESS,
+    "os.spawn": A_PROCESS,
+    "pty.spawn": A_PROCESS,
+    "os.kill": A_SIGNAL,
+    "os.killpg": A_SIGNAL,
+    "signal.pthread_kill": A_SIGNAL,
+}
+"""Audit events that are forbidden to all code in a simulation."""
+AUDITED_FROM_NODES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "open",
+            "os.listdir",
+            "os.scandir",
+            "os.remove",
+            "os.rename",
+            "os.mkdir",
+            "os.rmdir",
+            "os.link",
+            "os.symlink",
+            "os.truncate",
+            "os.chdir",
+            "os.chmod",
+            "os.chown",
+            "os.utime",
+            "shutil.copyfile",
+            "shutil.move",
+            "shutil.rmtree",
+            "tempfile.mkstemp",
+            "tempfile.mkdtemp",
+            "glob.glob",
+            "sqlite3.connect",
+            MAPPED,
+            "fcntl.flock",
+            "fcntl.lockf",
+        ),
+        A_FILE,
+    ),
+    "ctypes.dlopen": IN_C,
+    "ctypes.dlsym": IN_C,
+    "ctypes.call_function": IN_C,
+}
+"""Audit events that are allowed to the harness only."""
+
 
 SOURCE_READERS = (
     *(

@@ -11,8 +11,7 @@ from contextvars import Context, ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from kraftsim.world.interface import World
-from kraftsim.world.random_streams import stream
+from kraftsim.world.interface import World, stream
 from kraftsim.world.simulated.clock import HostClock, TrueTime
 from kraftsim.world.simulated.durable_disk import DurableDisk
 

@@ -14,7 +14,7 @@ processes any order is legal, because in reality they are separate machines: the
 A turn takes one process of those that have something to run, and runs what is ready on it now;
 callbacks that these add wait for the next turn. If only one process is runnable no number is drawn.
 The stream of these choices is separate from all others (`{seed}/schedule`), and each node draws
-from streams of its own, one per purpose (`kraftsim.world.random_streams`): removing one fault does
+from streams of its own, one per purpose (`kraftsim.world.interface`): removing one fault does
 not shift the draws of another, which is what makes runs shrinkable.
 
 Time. It moves only when no process has anything to run, and then to the earliest timer; timers of

@@ -20,14 +20,13 @@ from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.durable_disk import AT_RANDOM, DurableDisk, Losses, Wreck
 from kraftsim.world.simulated.errors import SimulationEscape, SimulationStopped, SimulationTimeLimit
-from kraftsim.world.simulated.event_book import EventBook, EventLog, Observer
 from kraftsim.world.simulated.host import Host, Process, current_process
 from kraftsim.world.simulated.link import NetworkSettings
 from kraftsim.world.simulated.network import Network
 from kraftsim.world.simulated.networked_loop import NetworkedLoop
 from kraftsim.world.simulated.objects import SharedObjects
 from kraftsim.world.simulated.triggers import Triggers
-from kraftsim.world.simulated.world import SimulatedWorld
+from kraftsim.world.simulated.world import EventBook, EventLog, Observer, SimulatedWorld
 
 T = TypeVar("T")
 

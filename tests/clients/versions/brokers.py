@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.zookeeper import ApacheZookeeper
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.migrating import MigrationWorkload
+from kraftsim.lab.workloads.migration_scenarios import MigrationWorkload
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
 from tests.clients.versions.workload import LOOK_SECONDS, ClientWorkload
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
-from kraftsim.producer_ids.rules_allocation import ProducerIdControl
+from kraftsim.producer_ids.rules_allocation import ProducerIdBlock, ProducerIdControl
 from kraftsim.producer_ids.rules_block_clients import (
     CompleteRequest,
     Effect,
@@ -21,7 +21,6 @@ from kraftsim.producer_ids.rules_block_clients import (
     SendAllocate,
     WaitingBlockClient,
 )
-from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
 from protocol.metadata.controller import ProducerIdsRecord
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from kraftsim.metadata.rules_features import bootstrap_at
-from kraftsim.raft.controller_handlers import elections, log_fetches
+from kraftsim.raft.controller_handlers import quorum
 from kraftsim.raft.quorum_requests import WaitingFetches
 from kraftsim.raft.quorum_settings import raft_settings
 from kraftsim.raft.raft_node import RaftNode
@@ -34,12 +34,12 @@ from protocol.records.record import Record
 from protocol.schema import Message
 
 HANDLERS = (
-    log_fetches.FETCH,
+    quorum.FETCH,
     k18_api_versions.HANDLER,
-    elections.VOTE,
-    elections.BEGIN_QUORUM_EPOCH,
-    elections.END_QUORUM_EPOCH,
-    log_fetches.FETCH_SNAPSHOT,
+    quorum.VOTE,
+    quorum.BEGIN_QUORUM_EPOCH,
+    quorum.END_QUORUM_EPOCH,
+    quorum.FETCH_SNAPSHOT,
 )
 
 

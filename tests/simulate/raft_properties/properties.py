@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Simulation
 from tests.simulate.raft_properties.quorum import Quorum, network_settings

@@ -18,12 +18,12 @@ from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
-from kraftsim.cluster.client_host import ClientHost
+from kraftsim.cluster.administration import create_topic
+from kraftsim.cluster.scenario import ClientHost
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
 from kraftsim.events.event import Event
-from kraftsim.lab.workloads.transform_worker import (
+from kraftsim.lab.workloads.transform_app import (
     Crashed,
     Mishaps,
     Point,
@@ -31,7 +31,7 @@ from kraftsim.lab.workloads.transform_worker import (
     TransformWorker,
     Variant,
 )
-from kraftsim.releases.catalogue import release
+from kraftsim.releases.release import release
 from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Host, Simulation
 

@@ -5,7 +5,7 @@ Times are virtual; a seed always gives the same numbers.
 
 from dataclasses import dataclass
 
-from kraftsim.clients.events_transactions import (
+from kraftsim.clients.events import (
     MembershipLost,
     MemberStable,
     OffsetLearned,
@@ -15,7 +15,7 @@ from kraftsim.clients.events_transactions import (
 from kraftsim.clients.group_consumer import GroupConsumerClient
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
-from kraftsim.lab.workloads.transform_worker import Point, Variant
+from kraftsim.lab.workloads.transform_app import Point, Variant
 from kraftsim.world.simulated import Host
 from protocol.errors import ErrorCode
 from tools.bench.fencing.harness import (

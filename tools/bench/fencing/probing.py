@@ -10,13 +10,13 @@ Source: KIP-268; KIP-447 (upgrade path of its document: UPGRADE_FROM, two rollin
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kraftsim.clients.events_transactions import (
+from kraftsim.clients.events import (
     MemberStable,
     TransactionBegun,
     TransactionOffsetSent,
 )
 from kraftsim.clients.rules_group_member import OF_TASKS, OF_THREADS
-from kraftsim.lab.workloads.transform_worker import Variant
+from kraftsim.lab.workloads.transform_app import Variant
 from tools.bench.fencing.harness import FencingHarness, Member, MemberParameters
 
 MEMBERS = 3

@@ -21,7 +21,7 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.producer_ids.rules_blocks import LAST_PRODUCER_ID
+from kraftsim.producer_ids.rules_allocation import LAST_PRODUCER_ID
 from kraftsim.server.broker import Broker
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import FrameSeen, Simulation, collected_after

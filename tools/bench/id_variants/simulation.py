@@ -11,12 +11,12 @@ from random import Random
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import (
+    ProducerIdBlock,
     ProducerIdControl,
     RepeatingProducerIdControl,
     ResizableProducerIdControl,
 )
 from kraftsim.producer_ids.rules_block_clients import Effect, PrefetchingBlockClient, SendAllocate
-from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
 
 LAST_ID = 2**63 - 1

@@ -4,7 +4,7 @@ from tools.mutants.mutant import Core, Mutator
 
 _connection = Mutator("connections", "kraftsim.server.connection")
 _inbox = Mutator("connections", "kraftsim.server.inbox")
-_large = Mutator("connections", "kraftsim.server.large_frames")
+_large = Mutator("connections", "kraftsim.server.inbox")
 
 CORE = Core(
     mutants=(

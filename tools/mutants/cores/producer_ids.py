@@ -3,10 +3,10 @@
 from tools.mutants.mutant import Core, Mutator
 
 _control = Mutator("producer ids", "kraftsim.producer_ids.rules_allocation")
-_block = Mutator("producer ids", "kraftsim.producer_ids.rules_blocks")
+_block = Mutator("producer ids", "kraftsim.producer_ids.rules_allocation")
 _prefetching = Mutator("producer ids", "kraftsim.producer_ids.rules_block_clients")
 _waiting = Mutator("producer ids", "kraftsim.producer_ids.rules_block_clients")
-_received = Mutator("producer ids", "kraftsim.producer_ids.rules_blocks")
+_received = Mutator("producer ids", "kraftsim.producer_ids.rules_allocation")
 _ledger = Mutator("producer ids", "kraftsim.metadata.metadata_writer")
 _journal = Mutator("producer ids", "kraftsim.core.timeline")
 BEFORE_PREFETCHING = "3.5"

@@ -6,6 +6,7 @@ _manager = Mutator("producer state", "kraftsim.producer_state.rules_manager")
 _entry = Mutator("producer state", "kraftsim.producer_state.rules_entries")
 _sequence = Mutator("producer state", "kraftsim.producer_state.rules_entries")
 _replica = Mutator("partitions", "kraftsim.partitions.rules_replica")
+_replica_log = Mutator("partitions", "kraftsim.partitions.rules_replica_log")
 _segments = Mutator("partitions", "kraftsim.partitions.rules_log")
 _queue = Mutator("clients", "kraftsim.clients.rules_producer_steps")
 _producer = Mutator("clients", "kraftsim.clients.rules_idempotent_producer")
@@ -90,16 +91,16 @@ CORE = Core(
             "base_sequence > last_sequence",
             "a batch overtakes one that was lost",
         ),
-        _replica.mutant(
+        _replica_log.mutant(
             "appends-without-leading",
-            "PartitionReplica._refuse_replicas",
+            "ReplicaLog._refuse_replicas",
             "if not self.is_leader:",
             "if False:",
             "a broker that is no longer leader accepts records",
         ),
-        _replica.mutant(
+        _replica_log.mutant(
             "hides-the-last-record",
-            "PartitionReplica.apply_append",
+            "ReplicaLog.apply_append",
             "self.log_end_offset if self.leader_state.is_alone",
             "self.log_end_offset - 1 if self.leader_state.is_alone",
             "consumers wait forever",

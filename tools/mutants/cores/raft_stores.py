@@ -6,13 +6,13 @@ from tools.mutants.mutant import Core, Mutator
 
 _store = Mutator("raft stores", "kraftsim.raft.metadata_store")
 _node = Mutator("raft stores", "kraftsim.raft.raft_node")
-_snapshots = Mutator("raft stores", "kraftsim.raft.snapshot_files")
+_snapshots = Mutator("raft stores", "kraftsim.raft.metadata_store")
 _writing = Mutator("raft stores", "kraftsim.raft.snapshotting")
 _point = Mutator("raft stores", "kraftsim.raft.metadata_store")
 _fetches = Mutator("raft stores", "kraftsim.raft.quorum_requests")
 _log = Mutator("raft stores", "kraftsim.partitions.log")
 _files = Mutator("raft stores", "kraftsim.partitions.segment_files")
-_scan = Mutator("raft stores", "kraftsim.partitions.segment_scan")
+_scan = Mutator("raft stores", "kraftsim.partitions.segment_files")
 
 SLOW_DISKS = ("controller_power_loss_slow_disks",)
 FALL_BEHIND = ("controller_power_loss_write_backlog",)

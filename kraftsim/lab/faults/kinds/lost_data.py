@@ -5,7 +5,7 @@ Writes are torn or reach another place, flushes lie, names are lost, bits rot, a
 back empty or as they were some time ago. Recovery truncates a log at its first invalid batch, and
 replicas restore the rest. Against the loss of flushed data one node has no guarantee: a voter that
 forgets its vote may vote twice. So each kind declares its class of loss, and random schedules do
-not combine more losses than a cluster can survive (`kraftsim.lab.faults.data_loss_budget`).
+not combine more losses than a cluster can survive (`kraftsim.lab.faults.random_faults`).
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,9 @@ from kraftsim.lab.faults.fault import Between, DataLoss, Family, FaultKind, OneO
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.storage_faults import damage_until_healed, sound_files
 from kraftsim.world.simulated import FileClass
-from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.disk_faults import LyingFlush
 from kraftsim.world.simulated.durable_disk import Names, Wreck
-from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate
+from kraftsim.world.simulated.inode import SECTOR_BYTES, Damage, Fate
 
 
 def torn_write(injection: Injection) -> None:

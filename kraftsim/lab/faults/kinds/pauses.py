@@ -12,8 +12,7 @@ from kraftsim.events.event import Event
 from kraftsim.lab.faults.fault import PROCESSES, SIM, Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.field import SocketInjection
 from kraftsim.lab.faults.injection import Injection
-from kraftsim.lab.faults.state_tracker import state_tracker_of
-from kraftsim.lab.faults.states import LEADER, ZOOKEEPER_CONTROLLER
+from kraftsim.lab.faults.state_tracker import LEADER, ZOOKEEPER_CONTROLLER, state_tracker_of
 from kraftsim.metadata.events import BrokerFenced, ControllerElected
 from kraftsim.world.simulated import Host, Simulation, TriggerContext
 from kraftsim.zookeeper.events import BrokerLeft, ZookeeperControllerElected

@@ -20,8 +20,7 @@ from kraftsim.zookeeper.server import ZookeeperServer
 from protocol.codec.message_codec import compiled
 from protocol.zookeeper.kafka_znodes import CONTROLLER
 from protocol.zookeeper.op_codes import OpCode
-from protocol.zookeeper.sessions import ZookeeperRequestHeader
-from protocol.zookeeper.znodes import PathOnly
+from protocol.zookeeper.znodes import PathOnly, ZookeeperRequestHeader
 
 MS_PER_SECOND: Final = 1000
 
