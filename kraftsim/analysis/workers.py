@@ -109,7 +109,10 @@ def main() -> None:
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a print of a library is no result
     for argument in sys.stdin.buffer:
-        output.write(_call(sys.argv[1], argument) + b"\n")
+        try:
+            output.write(_call(sys.argv[1], argument) + b"\n")
+        except OSError as trouble:  # a log that is gone, a store that refuses: one line
+            sys.exit(str(trouble))
         output.flush()
 
 

@@ -1,5 +1,6 @@
 """How a verb ends: the exit codes that scripts rely on, and a one-line error message."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NoReturn
 
@@ -60,6 +61,23 @@ def missing_extra(trouble: BaseException) -> str | None:
                 f"this needs the Python package {package}, which is not installed: pip install "
                 f"'kraftsim[{extra}]'"
             )
+    return None
+
+
+_IN_STORE: Final = re.compile(
+    r"kraftsim\.analysis\.places\.\w+: (?P<said>[^\n]+)|(?P<raw>AWS Error [^\n]+)"
+)
+"""What an engine says of a remote file that could not be read: the line of a `PlaceError` in the
+traceback of a task, or that of the store itself.
+"""
+
+
+def store_trouble(trouble: BaseException) -> str | None:
+    """Return one line if an error of an engine was caused by a remote file; else None."""
+    for each in _chain(trouble):
+        found = _IN_STORE.search(str(each))
+        if found:
+            return found["said"] or f"a remote file could not be read: {found['raw']}"
     return None
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn, TextIO
 import click
 
 from kraftsim import __version__
-from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, missing_extra
+from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, missing_extra, store_trouble
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",
@@ -196,8 +196,10 @@ def main() -> NoReturn:
 
 
 def _unexpected(trouble: Exception) -> int:
-    """Print one line for an extra that is not installed, and a traceback for any other error."""
-    line = missing_extra(trouble)
+    """Print one line for an extra that is not installed and for a store that does not answer, and a
+    traceback for any other error.
+    """
+    line = missing_extra(trouble) or store_trouble(trouble)
     if line is not None:
         return _complain(line)
     import traceback

@@ -159,6 +159,22 @@ def test_what_cannot_be_reached_is_one_line(tmp_path: Path, bucket: tuple[str, S
         assert len(failed.stderr.splitlines()) <= 4 and "Traceback" not in failed.stderr
 
 
+def test_files_that_vanish_under_a_query_are_one_line(
+    tmp_path: Path, bucket: tuple[str, Shell]
+) -> None:
+    """By both engines, whose errors come from tasks and from streams."""
+    name, kraftsim = bucket
+    generated_run(seconds=0.05).write(tmp_path / "run")
+    there = f"s3a://{name}/gone"
+    assert kraftsim("ingest", str(tmp_path / "run"), "--dataset", there).returncode == 0
+    for each in objects(kraftsim).Bucket(name).objects.filter(Prefix="gone/run=run/"):
+        each.delete()
+    for engine in ("duckdb", "spark"):
+        failed = kraftsim("analyze", f"{there}/run=run", "--engine", engine)
+        assert failed.returncode == 3 and "Traceback" not in failed.stderr, failed.stderr
+        assert failed.stderr.splitlines()[-1].startswith("Error: "), failed.stderr
+
+
 def test_no_secret_is_stored(tmp_path: Path, bucket: tuple[str, Shell]) -> None:
     """Manifests, analyses and reports have addresses, and addresses have no credentials."""
     name, kraftsim = bucket
