@@ -35,11 +35,11 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "log.PartitionLog.flush/bound-2": (
         "a segment that was flushed to its end is flushed once more, which changes nothing"
     ),
-    "snapshot_files.SnapshotFiles._name/left-out-3": (
+    "metadata_store.SnapshotFiles._name/left-out-3": (
         "the file that is still open under this name is the same snapshot"
     ),
-    "snapshot_files.SnapshotFiles._name/swapped-2": "two files are closed, whichever is first",
-    "snapshot_files.SnapshotFiles._name/swapped-3": (
+    "metadata_store.SnapshotFiles._name/swapped-2": "two files are closed, whichever is first",
+    "metadata_store.SnapshotFiles._name/swapped-3": (
         "the file that is still open under this name is the same snapshot"
     ),
     "rules_manager.ProducerStateManager._check_sequence/bound-3": (
