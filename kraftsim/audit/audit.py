@@ -18,21 +18,13 @@ from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.session import SparkOptions, spark_session
 from kraftsim.audit.clients.staging import stage_clients
 from kraftsim.audit.judging import RULES, Asked, duckdb_tables, judge, spark_views
+from kraftsim.audit.reading.plan import log_directories
 from kraftsim.audit.report import AuditReport, RuleNotAsked, report_of
 from kraftsim.audit.rule import AuditRule
 from kraftsim.audit.scan import stage
 
-PARTITION_DIRECTORY: Final = re.compile(r".+-\d+")
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 """A Hadoop URI, which Hadoop opens and checks."""
-KNOWN_FILES: Final = (
-    "meta.properties",
-    "bootstrap.checkpoint",
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-)
 
 
 class NoLogDirectory(ValueError):
@@ -67,9 +59,10 @@ def audit(request: AuditRequest, root: Path, report: Report = no_report) -> Audi
     stage(
         request.directories,
         root,
-        records=request.records,
-        crc=request.crc,
-        report=report,
+        remote_dirs=request.remote_storage,
+        with_records=request.records,
+        with_crc=request.crc,
+        report=lambda done, total: report("read", done, total),
     )
     stage_clients(root, request.acknowledged, request.captures, report)
     with asking(root, request.engine, request.options) as ask:
@@ -139,24 +132,31 @@ def _reason_against(rule: AuditRule, request: AuditRequest) -> str:
 
 
 def check_directories(directories: Sequence[str]) -> None:
-    """Check that each is a log directory that can be listed, and that none is named twice.
+    """Check that each is a log directory, or holds some, and that none is named twice.
 
     Raises NoLogDirectory.
     """
     seen: dict[str, str] = {}
     for directory in directories:
-        is_local = SCHEME.match(directory) is None
-        real = os.path.realpath(directory) if is_local else directory.rstrip("/")
-        if real in seen:
-            raise NoLogDirectory(f"{directory}: is the same directory as {seen[real]}")
-        seen[real] = directory
-        if is_local:
-            _check(Path(directory))
+        if SCHEME.match(directory) is None:
+            _check_listing(Path(directory))
+        found = [each for each in log_directories(directory) if each.files]
+        if not found:
+            raise NoLogDirectory(
+                f"{directory}: is no log directory of Kafka, and holds none: there is neither "
+                "meta.properties nor a directory of a partition, such as orders-0, with a segment"
+            )
+        for each in found:
+            real = each.path if SCHEME.match(each.path) else os.path.realpath(each.path)
+            if real in seen:
+                raise NoLogDirectory(f"{directory}: has the log directory {seen[real]} again")
+            seen[real] = each.path
 
 
-def _check(directory: Path) -> None:
+def _check_listing(directory: Path) -> None:
     try:
-        entries = sorted(os.listdir(directory))
+        if not os.listdir(directory):
+            raise NoLogDirectory(f"{directory}: is empty")
     except FileNotFoundError:
         raise NoLogDirectory(f"{directory}: no such directory") from None
     except NotADirectoryError:
@@ -165,30 +165,3 @@ def _check(directory: Path) -> None:
         ) from None
     except OSError as trouble:
         raise NoLogDirectory(f"{directory}: {trouble.strerror}") from trouble
-    if not entries:
-        raise NoLogDirectory(f"{directory}: is empty")
-    if any(name in KNOWN_FILES for name in entries):
-        return
-    if any(name.endswith(".log") for name in entries) and PARTITION_DIRECTORY.fullmatch(
-        directory.name
-    ):
-        raise NoLogDirectory(
-            f"{directory}: is the directory of one partition; name the log directory above it"
-        )
-    if any(
-        PARTITION_DIRECTORY.fullmatch(name) and _has_segment(directory / name) for name in entries
-    ):
-        return
-    below = [name for name in entries if (directory / name / "meta.properties").is_file()]
-    raise NoLogDirectory(
-        f"{directory}: is no log directory of Kafka: it has neither meta.properties nor "
-        "directories of partitions, such as orders-0"
-        + (f"; name the log directories in it: {', '.join(below[:5])}" if below else "")
-    )
-
-
-def _has_segment(directory: Path) -> bool:
-    try:
-        return any(name.endswith(".log") for name in os.listdir(directory))
-    except OSError:
-        return False
