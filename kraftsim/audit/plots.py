@@ -44,7 +44,8 @@ class _Axis:
         return "".join(
             f'<line class="grid" x1="{self.x(each)}" x2="{self.x(each)}" y1="{TOP}" '
             f'y2="{height - BOTTOM}"/>'
-            f'<text class="tick" x="{self.x(each)}" y="{height - 5}">{_escaped(text(each))}</text>'
+            f'<text class="tick{" last" if each == self.high else ""}" x="{self.x(each)}" '
+            f'y="{height - 5}">{_escaped(text(each))}</text>'
             for each in numbers
         )
 
@@ -126,7 +127,7 @@ def transactional_ids(timelines: Sequence[TransactionalIdTimeline], end_ms: int 
 def key(entries: Sequence[tuple[str, str]]) -> str:
     """Return the explanation of the colours: class of a shape, and its meaning."""
     return (
-        '<p class="keys plot">'
+        '<p class="keys">'
         + "".join(
             '<span><svg class="plot" viewBox="0 0 14 11" aria-hidden="true">'
             + (
@@ -164,7 +165,7 @@ def _svg(lanes: Sequence[str], axis: _Axis, text: Callable[[int], str], about: s
     height = TOP + len(lanes) * (LANE + GAP) + BOTTOM
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{_escaped(about)}">{"".join(lanes)}{axis.ticks(height, text)}</svg>'
+        f'aria-label="{_escaped(about)}">{axis.ticks(height, text)}{"".join(lanes)}</svg>'
     )
 
 

@@ -91,7 +91,7 @@ def partition_timelines(ask: Asked, defects: Sequence[Finding]) -> tuple[Partiti
     latest: dict[str, str] = {}
     for log_dir, directory, _ in ask(_LATEST):
         latest.setdefault(directory, log_dir)
-    shown = list(latest.items())[: PARTITIONS_MAX // 3]
+    shown = sorted(list(latest.items())[: PARTITIONS_MAX // 3])
     return tuple(_timeline(ask, log_dir, directory, ()) for directory, log_dir in shown)
 
 
