@@ -27,7 +27,7 @@ Examples:
   kraftsim audit /copies/broker-1 /copies/broker-2 /copies/broker-3
   kraftsim audit /copies/* --out audit --json audit.json
   kraftsim audit /copies/* --records --acknowledged sent.jsonl --capture talk.pcap
-  kraftsim audit /copies/* --rule hanging-transactions --now 2026-11-27T09:00:00Z
+  kraftsim audit /copies/* --rule no-hanging-transactions --now 2026-11-27T09:00:00Z
   kraftsim audit hdfs://backup/kafka/broker-1 --engine spark --master spark://10.0.0.1:7077
 
 \b
@@ -175,7 +175,7 @@ def _tables(out: Path | None) -> Iterator[Path]:
 
 
 def _check_place(out: Path | None, directories: tuple[str, ...]) -> None:
-    """Refuse an output directory that is, or lies in, an audited one, or has other files."""
+    """Refuse an output directory that is, or lies in, an audited one, or whose tables are none."""
     if out is None:
         return
     place = out.resolve()
@@ -183,11 +183,18 @@ def _check_place(out: Path | None, directories: tuple[str, ...]) -> None:
         if "://" not in directory and place.is_relative_to(Path(directory).resolve()):
             raise Failure(f"--out {out}: lies in {directory}, which an audit does not write to")
     try:
-        others = {each.name for each in out.iterdir()} - {PAGE, TABLES} if out.exists() else set()
+        foreign = [each for each in (out / TABLES).glob("**/*") if not _is_staged(each)]
     except OSError as trouble:
         raise Failure(f"--out {out}: {trouble.strerror}") from trouble
-    if others and (out / TABLES).exists() and not (out / PAGE).exists():
-        raise Failure(f"--out {out}: has a directory {TABLES} of something else; name a new one")
+    if foreign:
+        raise Failure(f"--out {out}: {foreign[0]} is not of an audit; name another directory")
+
+
+def _is_staged(file: Path) -> bool:
+    from kraftsim.audit.tables import TABLES as STAGED
+
+    folder = file if file.is_dir() else file.parent
+    return folder.name in STAGED and (file.is_dir() or file.suffix == ".parquet")
 
 
 def _time_ms(text: str | None) -> int:
