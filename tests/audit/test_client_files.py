@@ -288,7 +288,8 @@ def test_recorded_lines_belong_to_the_transaction_that_ends_next(tmp_path: Path)
     [
         ("", 0),
         ("a", 97),
-        ("readers", 1080413837),
+        ("readers", 1080410128),
+        ("ledger", 1106662039),
         ("polygenelubricants", 0),
         ("\U0001f600", 1772899),
     ],
