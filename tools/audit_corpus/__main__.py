@@ -1,6 +1,9 @@
 """Makes the corpus of an audit, and audits it.
 
 Usage: python -m tools.audit_corpus make --out DIR [--release 2.8.2,3.9.1,4.4.0] [--only NAME]
+       python -m tools.audit_corpus audit --out DIR
+       python -m tools.audit_corpus plants --out DIR
+       python -m tools.audit_corpus counts --out DIR
 """
 
 import argparse
@@ -10,8 +13,11 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.audit_corpus.judged import judged, planted, plants
 from tools.audit_corpus.runs import RUNS, workspace
-from tools.audit_corpus.situations import Recorder, situations, size_of
+from tools.audit_corpus.situations import Expected, Recorder, Stopped, situations, size_of
+
+WRONG_SHOWN_MAX = 6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,11 +28,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make.add_argument("--out", type=Path, required=True)
     make.add_argument("--release", default="", help="releases, separated by commas")
     make.add_argument("--only", default="", help="runs whose name contains one of these words")
+    audited = commands.add_parser("audit", help="audit every situation: no false alarm")
+    audited.add_argument("--out", type=Path, required=True)
+    audited.add_argument("--only", default="", help="situations whose name contains a word")
+    sown = commands.add_parser(
+        "plants", help="plant every defect in a sound situation and audit it"
+    )
+    sown.add_argument("--out", type=Path, required=True)
+    sown.add_argument("--only", default="", help="plants whose name contains a word")
     shown = commands.add_parser("list", help="list the situations of a corpus")
     shown.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args(arguments)
     if chosen.command == "make":
         return make_corpus(chosen.out, chosen.release, chosen.only)
+    if chosen.command == "audit":
+        return audit_corpus(chosen.out, chosen.only)
+    if chosen.command == "plants":
+        return audit_plants(chosen.out, chosen.only)
     for place, situation in situations(chosen.out):
         print(
             f"{place.name:50} {situation.stopped:10} {situation.expected:8} "
@@ -58,6 +76,46 @@ def make_corpus(out: Path, releases: str, only: str) -> int:
                 broken += 1
         print(f"  {len(recorder.made)} situations in {time.monotonic() - began:.0f} s", flush=True)
     return 1 if broken else 0
+
+
+def audit_corpus(out: Path, only: str) -> int:
+    """Audit every situation; return 1 if one gives something else than it must."""
+    failed = 0
+    for place, situation in situations(out):
+        if only and not any(word in place.name for word in only.split(",")):
+            continue
+        seen = judged(place, situation)
+        failed += bool(seen.wrong)
+        print(
+            f"{'WRONG' if seen.wrong else 'right':5} {place.name:45} {situation.expected:8} "
+            f"{len(seen.defects):3} defects, {seen.undecided:5} undecided, "
+            f"{seen.examined} examined",
+            flush=True,
+        )
+        for each in seen.wrong[:WRONG_SHOWN_MAX]:
+            print(f"      {each}")
+    return 1 if failed else 0
+
+
+def audit_plants(out: Path, only: str) -> int:
+    """Plant every defect; return 1 if one was not found, or something else was."""
+    places = [
+        place
+        for place, situation in situations(out)
+        if situation.stopped == Stopped.CLEANLY and situation.expected == Expected.SOUND
+    ]
+    places.sort(key=lambda place: (not place.name.startswith("three"), place.name))
+    failed = 0
+    for plant in plants(only):
+        seen = planted(plant, places)
+        failed += bool(seen.wrong or seen.skipped)
+        word = "SKIP " if seen.skipped else "WRONG" if seen.wrong else "right"
+        print(
+            f"{word} {plant.name:34} {seen.by:30} {seen.source}  {', '.join(seen.also)}", flush=True
+        )
+        for each in (*seen.wrong[:WRONG_SHOWN_MAX], *([seen.skipped] if seen.skipped else [])):
+            print(f"      {each}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -278,9 +278,13 @@ class Load:
         keys: int = 0,
         tombstones: float = 0.0,
         partition: int | None = None,
+        headers: bool = True,
         **config: object,
     ) -> None:
-        """Write records with a producer of its own; idempotent unless `config` says otherwise."""
+        """Write records with a producer of its own; idempotent unless `config` says otherwise.
+
+        Message formats before 2 have no headers.
+        """
         failures: list[KafkaError] = []
         producer = Producer(
             {
@@ -301,7 +305,7 @@ class Load:
                 None if empty else self.value(),
                 key,
                 partition=partition if partition is not None else index % partitions,
-                headers=[("index", b"%d" % index)] if index % 7 == 0 else None,
+                headers=[("index", b"%d" % index)] if headers and index % 7 == 0 else None,
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
             producer.poll(0)

@@ -218,7 +218,9 @@ def old_formats(place: Path, recorder: Recorder) -> None:
         for name, version in (("first", "0.9.0"), ("second", "0.10.2"), ("third", "2.8")):
             load.create(name, 1, {"message.format.version": version, "segment.bytes": "16384"})
             for codec in ("none", "gzip", "snappy", "lz4"):
-                load.write(name, 50, enable_idempotence=False, compression_type=codec)
+                load.write(
+                    name, 50, headers=False, enable_idempotence=False, compression_type=codec
+                )
         load.consume("old-readers", "first", "second", "third", count=300)
         cluster.stop()
         recorder.copy(
