@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.apache_kafka.class_path import NEWEST_RELEASE
+from tools.audit_corpus.counts import differing
 from tools.audit_corpus.judged import judged, planted, plants
 from tools.audit_corpus.runs import RUNS, workspace
 from tools.audit_corpus.situations import Expected, Recorder, Stopped, situations, size_of
@@ -36,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     sown.add_argument("--out", type=Path, required=True)
     sown.add_argument("--only", default="", help="plants whose name contains a word")
+    counted = commands.add_parser("counts", help="compare counts of kafka-dump-log and DuckDB")
+    counted.add_argument("--out", type=Path, required=True)
+    counted.add_argument("--every", type=int, default=3, help="each n-th segment (default: 3)")
     shown = commands.add_parser("list", help="list the situations of a corpus")
     shown.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args(arguments)
@@ -43,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return make_corpus(chosen.out, chosen.release, chosen.only)
     if chosen.command == "audit":
         return audit_corpus(chosen.out, chosen.only)
+    if chosen.command == "counts":
+        return compare_counts(chosen.out, chosen.every)
     if chosen.command == "plants":
         return audit_plants(chosen.out, chosen.only)
     for place, situation in situations(chosen.out):
@@ -116,6 +123,19 @@ def audit_plants(out: Path, only: str) -> int:
         for each in (*seen.wrong[:WRONG_SHOWN_MAX], *([seen.skipped] if seen.skipped else [])):
             print(f"      {each}")
     return 1 if failed else 0
+
+
+def compare_counts(out: Path, every: int) -> int:
+    """Compare counts over a sample; return 1 if a segment differs."""
+    files, batches, records, wrong = 0, 0, 0, 0
+    for place, situation in situations(out):
+        number, total, found = differing(place, situation, every, NEWEST_RELEASE)
+        files, batches, records = files + number, batches + total.batches, records + total.records
+        wrong += len(found)
+        for each in found[:WRONG_SHOWN_MAX]:
+            print(each)
+    print(f"{files} segments, {batches} batches, {records} records: {wrong} segments differ")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
