@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.apache_kafka.class_path import NEWEST_RELEASE
-from tools.audit_corpus.counts import differing
+from tools.audit_corpus.counts import compare
 from tools.audit_corpus.judged import judged, planted, plants
 from tools.audit_corpus.runs import RUNS, workspace
 from tools.audit_corpus.situations import Expected, Recorder, Stopped, situations, size_of
@@ -127,14 +127,13 @@ def audit_plants(out: Path, only: str) -> int:
 
 def compare_counts(out: Path, every: int) -> int:
     """Compare counts over a sample; return 1 if a segment differs."""
-    files, batches, records, wrong = 0, 0, 0, 0
-    for place, situation in situations(out):
-        number, total, found = differing(place, situation, every, NEWEST_RELEASE)
-        files, batches, records = files + number, batches + total.batches, records + total.records
-        wrong += len(found)
-        for each in found[:WRONG_SHOWN_MAX]:
-            print(each)
-    print(f"{files} segments, {batches} batches, {records} records: {wrong} segments differ")
+    files, total, wrong = compare(list(situations(out)), every, NEWEST_RELEASE)
+    for each in wrong[:WRONG_SHOWN_MAX]:
+        print(each)
+    print(
+        f"{files} segments, {total.batches} batches, {total.records} records: "
+        f"{len(wrong)} segments differ"
+    )
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""Compares what kafka-dump-log and DuckDB over the tables of an audit count in the same segments."""
+"""Compares what kafka-dump-log and DuckDB count in the same segments."""
 
 import re
 import tempfile
@@ -53,22 +53,27 @@ def by_duckdb(place: Path, situation: Situation) -> dict[str, Counts]:
     return {f"{log_dir}/{file}": Counts(count, int(total)) for log_dir, file, count, total in rows}
 
 
-def differing(
-    place: Path, situation: Situation, every: int, release: str
+def compare(
+    chosen: Sequence[tuple[Path, Situation]], every: int, release: str
 ) -> tuple[int, Counts, list[str]]:
-    """Compare each n-th segment of a situation; return the number of segments, the sum of what both
-    counted, and the differences. Segments that a power cut has torn, and such of old message
-    formats, are left out: kafka-dump-log prints no batch for those.
+    """Compare each n-th segment of some situations; return the number of segments, the sum of what
+    both counted, and the differences.
+
+    Left out are copies that were taken while a broker ran or after a power cut: kafka-dump-log ends
+    at their torn segments.
     """
-    if situation.stopped in (Stopped.POWER_CUT, Stopped.RUNNING):
-        return 0, Counts(0, 0), []
-    files = [file for file in segments(place) if "/remote/" not in str(file)][::every]
-    ours, theirs = by_duckdb(place, situation), by_dump_log(files, release)
-    found = []
-    for name, counts in theirs.items():
-        own = ours.get(name, Counts(0, 0))
-        if own != counts:
-            found.append(f"{name}: kafka-dump-log {counts}, DuckDB {own}")
+    ours: dict[str, Counts] = {}
+    files: list[Path] = []
+    for place, situation in chosen:
+        if situation.stopped not in (Stopped.POWER_CUT, Stopped.RUNNING, Stopped.MIXED):
+            files += [file for file in segments(place) if "/remote/" not in str(file)][::every]
+            ours |= by_duckdb(place, situation)
+    theirs = by_dump_log(files, release)
+    found = [
+        f"{name}: kafka-dump-log {counts}, DuckDB {ours.get(name)}"
+        for name, counts in theirs.items()
+        if ours.get(name, Counts(0, 0)) != counts
+    ]
     total = Counts(
         sum(each.batches for each in theirs.values()), sum(each.records for each in theirs.values())
     )
