@@ -39,6 +39,10 @@ _SQL_TYPES: Final = {
     "bytes": "BLOB",
 }
 _SPARK_TYPES: Final = {**_SQL_TYPES, "text": "STRING", "bytes": "BINARY"}
+_JSON_AS_IN_SPARK: Final = (
+    "CREATE MACRO get_json_object(document, path) AS json_extract_string(document, path)"
+)
+"""Gives DuckDB Spark's function."""
 UNCLEAN_DIRECTORIES: Final = (
     "SELECT DISTINCT log_dir FROM log_dirs WHERE NOT is_clean AND (NOT has_metadata_log OR log_dir "
     "IN (SELECT log_dir FROM replicas WHERE topic <> '__cluster_metadata'))"
@@ -66,6 +70,7 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
     import duckdb
 
     with duckdb.connect() as connection:
+        connection.execute(_JSON_AS_IN_SPARK)
         for table in TABLES.values():
             files = _files(root, table)
             listed = ", ".join(_quoted(file) for file in files)
