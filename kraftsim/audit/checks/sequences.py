@@ -104,10 +104,16 @@ _FOLLOWING: Final = f"""
     SELECT *, abs(max_ms - before_ms) < {STATE_KEPT_MS} AS is_known FROM step
     WHERE NOT is_next AND sequence_before IS NOT NULL AND stretch = stretch_before
 ), late_start AS (
-    SELECT *, known_stretch = stretch AND abs(max_ms - known_ms) < {STATE_KEPT_MS} AS is_known,
-        first_offset = 0 AND start_offset = 0 AND stretch = 0 AS is_whole
-    FROM step WHERE NOT is_next AND sequence_before IS NULL
+    SELECT *, known_stretch = stretch AND abs(max_ms - known_ms) < {STATE_KEPT_MS}
+            AND (epoch_before <> producer_epoch OR is_whole) AS is_known
+    FROM (
+        SELECT *, first_offset = 0 AND start_offset = 0 AND stretch = 0 AS is_whole FROM step
+        WHERE NOT is_next AND sequence_before IS NULL
+    ) AS late
 )"""
+"""The first batch of an epoch says something if nothing of the epoch can have been removed before
+it: the producer's previous epoch is in the same stretch, or the log is whole.
+"""
 _BEFORE: Final = ("log_dir", "file_before", "position_before", "offset_before")
 _SKIPPED: Final = (
     f"concat({_NAMED}, ': sequence ', base_sequence, ' of {_PRODUCER[8:]}, ' at offset ', "
