@@ -35,8 +35,9 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, spaced AS (
     FROM spaced
 ), produced AS (
     SELECT b.log_dir, b.directory, b.topic, b.partition, b.file, b.position, b.base_offset,
-        b.last_offset, b.producer_id, b.producer_epoch, b.base_sequence, b.last_sequence,
-        b.is_control, b.max_ms, b.stretch, r.first_offset, r.start_offset,
+        b.last_offset, b.producer_id, b.producer_epoch,
+        CAST(b.base_sequence AS BIGINT) AS base_sequence,
+        CAST(b.last_sequence AS BIGINT) AS last_sequence, b.is_control, b.max_ms, b.stretch, r.first_offset, r.start_offset,
         lag(producer_epoch) {_KNOWN} AS epoch_before,
         lag(last_offset) {_KNOWN} AS known_offset,
         lag(max_ms) {_KNOWN} AS known_ms,
