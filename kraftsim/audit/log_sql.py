@@ -68,7 +68,7 @@ replica AS (
 
 SEGMENT: Final = """
 segment AS (
-    SELECT f.log_dir, f.file, f.directory, f.topic, f.partition, f.base_offset, f.size
+    SELECT f.log_dir, f.file, f.directory, f.topic, f.partition, f.base_offset, r.end_offset
     FROM files AS f
     JOIN replica AS r ON r.log_dir = f.log_dir AND r.directory = f.directory
     WHERE f.kind = 'log' AND f.state = 'live'
@@ -84,8 +84,9 @@ batch AS (
         b.segment_offset
     FROM batches AS b
     JOIN segment AS s ON s.log_dir = b.log_dir AND s.file = b.file
+    WHERE b.base_offset < s.end_offset
 )"""
-"""One row per batch of these segments."""
+"""One row per batch of these segments, without those at the end whose checksum does not fit."""
 
 POLICY: Final = """
 cleaned_topic AS (
@@ -158,19 +159,25 @@ named_topic AS (
         max(topic_id) AS topic_id
     FROM replica GROUP BY cluster_id, topic, partition
 ), member AS (
-    SELECT p.*, CASE WHEN n.topic_ids > 1 THEN coalesce(p.topic_id, '') ELSE '' END AS generation
+    SELECT p.*, CASE WHEN n.topic_ids > 1 THEN coalesce(p.topic_id, '') ELSE '' END AS generation,
+        coalesce(e.newest_epoch, -1) AS newest_epoch
     FROM placed AS p
+    LEFT JOIN (
+        SELECT log_dir, directory, max(leader_epoch) AS newest_epoch FROM leader_epochs
+        GROUP BY log_dir, directory
+    ) AS e ON e.log_dir = p.log_dir AND e.directory = p.directory
     JOIN named_topic AS n ON n.cluster_id = p.cluster_id AND n.topic = p.topic
         AND n.partition = p.partition
 ), reference AS (
     SELECT * FROM (
         SELECT *, row_number() OVER (PARTITION BY cluster_id, topic, partition, generation
-            ORDER BY CASE WHEN is_in_isr THEN 0 ELSE 1 END, end_offset DESC,
+            ORDER BY CASE WHEN is_in_isr THEN 0 ELSE 1 END, newest_epoch DESC, end_offset DESC,
                 CASE WHEN is_leader THEN 0 ELSE 1 END, first_offset, node_id, log_dir) AS place
         FROM member
     ) AS numbered WHERE place = 1
 )"""
-"""The replica of each partition that has the most: in the ISR as last known, with the latest end.
+"""The replica of each partition that has the most: in the ISR as last known, with the newest leader
+epoch, and then with the latest end.
 
 Replicas whose topic ids differ belong to topics of one name, all but one of which were deleted: to
 different generations.

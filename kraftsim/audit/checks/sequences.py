@@ -35,8 +35,9 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, spaced AS (
     FROM spaced
 ), produced AS (
     SELECT b.log_dir, b.directory, b.topic, b.partition, b.file, b.position, b.base_offset,
-        b.last_offset, b.producer_id, b.producer_epoch, b.base_sequence, b.last_sequence,
-        b.is_control, b.max_ms, b.stretch, r.first_offset, r.start_offset,
+        b.last_offset, b.producer_id, b.producer_epoch,
+        CAST(b.base_sequence AS BIGINT) AS base_sequence,
+        CAST(b.last_sequence AS BIGINT) AS last_sequence, b.is_control, b.max_ms, b.stretch, r.first_offset, r.start_offset,
         lag(producer_epoch) {_KNOWN} AS epoch_before,
         lag(last_offset) {_KNOWN} AS known_offset,
         lag(max_ms) {_KNOWN} AS known_ms,
@@ -104,10 +105,16 @@ _FOLLOWING: Final = f"""
     SELECT *, abs(max_ms - before_ms) < {STATE_KEPT_MS} AS is_known FROM step
     WHERE NOT is_next AND sequence_before IS NOT NULL AND stretch = stretch_before
 ), late_start AS (
-    SELECT *, known_stretch = stretch AND abs(max_ms - known_ms) < {STATE_KEPT_MS} AS is_known,
-        first_offset = 0 AND start_offset = 0 AND stretch = 0 AS is_whole
-    FROM step WHERE NOT is_next AND sequence_before IS NULL
+    SELECT *, known_stretch = stretch AND abs(max_ms - known_ms) < {STATE_KEPT_MS}
+            AND (epoch_before <> producer_epoch OR is_whole) AS is_known
+    FROM (
+        SELECT *, first_offset = 0 AND start_offset = 0 AND stretch = 0 AS is_whole FROM step
+        WHERE NOT is_next AND sequence_before IS NULL
+    ) AS late
 )"""
+"""The first batch of an epoch says something if nothing of the epoch can have been removed before
+it: the producer's previous epoch is in the same stretch, or the log is whole.
+"""
 _BEFORE: Final = ("log_dir", "file_before", "position_before", "offset_before")
 _SKIPPED: Final = (
     f"concat({_NAMED}, ': sequence ', base_sequence, ' of {_PRODUCER[8:]}, ' at offset ', "
