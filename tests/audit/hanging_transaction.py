@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,8 @@ from kraftsim.conformance.marker_client import TransactionAt
 from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from protocol.errors import ErrorCode
-from tests.apache_kafka.class_path import DEFAULT_RELEASE
-from tests.apache_kafka.harness import ApacheKafka, run_java
+from tests.apache_kafka.class_path import has_tools
+from tests.apache_kafka.harness import TOOLS_OF_4, ApacheKafka, run_java
 
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
@@ -56,10 +57,15 @@ class Incident:
     kafka: ApacheKafka
     steps: list[Step] = field(default_factory=list)
 
+    def java(self, main_class: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a tool of the release, or of one whose tools the registry has."""
+        release = self.kafka.release
+        return run_java(release if has_tools(release) else TOOLS_OF_4, main_class, *words)
+
     def tool(self, script: str, main_class: str, *arguments: str) -> Step:
         """Run one of Kafka's tools."""
         words = ("--bootstrap-server", self.kafka.bootstrap, *arguments)
-        done = run_java(self.kafka.release, main_class, *words)
+        done = self.java(main_class, *words)
         said = done.stdout.strip() or done.stderr.strip()
         return self._add(" ".join((script, *words)), said, done.returncode)
 
@@ -67,7 +73,7 @@ class Incident:
         """Run a line that an audit has printed for the operator."""
         script, *words = line.replace("HOST:PORT", self.kafka.bootstrap).split()
         assert script == "kafka-transactions.sh", "the only tool that an audit names"
-        done = run_java(self.kafka.release, TRANSACTIONS, *words)
+        done = self.java(TRANSACTIONS, *words)
         return self._add(" ".join((script, *words)), done.stdout.strip(), done.returncode)
 
     def audit(self, *arguments: str) -> Step:
@@ -96,7 +102,7 @@ class Incident:
 
 
 @contextmanager
-def incident(directory: Path, release: str = DEFAULT_RELEASE) -> Iterator[Incident]:
+def incident(directory: Path, release: str) -> Iterator[Incident]:
     """Yield a broker on which a transaction hangs."""
     port = free_port_range(2)
     with ApacheKafka(
@@ -129,8 +135,7 @@ def _producer(target: Target, topic: TargetTopic, name: str) -> TransactionAt:
 
 def consumed(found: Incident) -> int:
     """Let the group read what a read_committed consumer can read; return the number of records."""
-    done = run_java(
-        found.kafka.release,
+    done = found.java(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", found.kafka.bootstrap),
         *READER,

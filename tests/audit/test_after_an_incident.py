@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.audit.hanging_transaction import (
     COMMITTED_BEFORE,
     COMMITTED_BEHIND,
@@ -30,11 +31,12 @@ SENT = (
 """What the application recorded: it believes that the late records were committed too."""
 
 
-def test_a_hanging_transaction_is_found_aborted_and_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
+def test_a_hanging_transaction_is_found_aborted_and_gone(release: str, tmp_path: Path) -> None:
     """The audit finds what Kafka's own tool finds, its command ends the transaction, and the next
     audit is sound.
     """
-    with incident(tmp_path) as found:
+    with incident(tmp_path, release) as found:
         assert consumed(found) == COMMITTED_BEFORE
         lag(found)
         found.copy("copies/broker-1")
