@@ -3,6 +3,9 @@
 Source: SPARK-44076 (Python data sources), SPARK-51271 (filters).
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.interop
+PROJECT_ROOT = Path(__file__).parents[2]
 READ = [
     table.name
     for table in TABLES.values()
@@ -69,6 +73,24 @@ def test_all_tables_have_the_rows_of_the_local_scan(session: "SparkSession", dis
         )
         assert _sorted(frame.collect()) == local_rows(disk, table), table
         assert frame.columns == [column.name for column in TABLES[table].columns]
+
+
+def test_spark_finds_the_data_source_by_itself(disk: Path) -> None:
+    """Without `register`, in a fresh session: by the name of the package."""
+    program = (
+        "import sys\nfrom kraftsim.analysis.session import spark_session\n"
+        "with spark_session() as spark:\n"
+        "    print(spark.read.format('kafka-log').option('table', 'log_dirs').load(sys.argv[1])"
+        ".count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(disk)],
+        env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["1"], done.stderr
 
 
 def test_sql_reads_a_view_of_the_data_source(session: "SparkSession", disk: Path) -> None:

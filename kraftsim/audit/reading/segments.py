@@ -23,7 +23,6 @@ from protocol.malformed import MalformedMessage
 from protocol.records.batches import (
     COMPRESSION_MASK,
     CONTROL_BIT,
-    COVERED_POSITION,
     DELETE_HORIZON_BIT,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -33,6 +32,7 @@ from protocol.records.batches import (
     TRANSACTIONAL_BIT,
     RecordBatch,
     TimestampType,
+    checksums_of,
 )
 from protocol.records.compression import Bytes, Compression
 from protocol.records.control_records import ControlType, control_type, parse_control_record
@@ -275,12 +275,8 @@ class RangeReader:
     ) -> npt.NDArray[np.bool_] | None:
         if not self._with_crc:
             return None
-        from crc32c import crc32c
-
-        buffer = self._buffer
-        starts = (positions + COVERED_POSITION).tolist()
-        ends = (positions + headers["batch_length"] + LENGTH_OVERHEAD_BYTES).tolist()
-        computed = [crc32c(buffer[start:end]) for start, end in zip(starts, ends, strict=True)]
+        ends = positions + headers["batch_length"] + LENGTH_OVERHEAD_BYTES
+        computed = checksums_of(self._buffer, zip(positions.tolist(), ends.tolist(), strict=True))
         is_valid: npt.NDArray[np.bool_] = np.array(computed, np.uint32) == headers["crc"]
         return is_valid
 
