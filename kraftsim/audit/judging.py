@@ -39,6 +39,17 @@ _SQL_TYPES: Final = {
     "bytes": "BLOB",
 }
 _SPARK_TYPES: Final = {**_SQL_TYPES, "text": "STRING", "bytes": "BINARY"}
+JSON_AS_IN_SPARK: Final = (
+    "CREATE MACRO get_json_object(document, path) AS json_extract_string(document, path)"
+)
+"""Gives DuckDB Spark's function."""
+UNCLEAN_DIRECTORIES: Final = (
+    "SELECT DISTINCT log_dir FROM log_dirs WHERE NOT is_clean AND (NOT has_metadata_log OR log_dir "
+    "IN (SELECT log_dir FROM replicas WHERE topic <> '__cluster_metadata'))"
+)
+"""Log directories of brokers that were not stopped cleanly. A directory of a controller never has
+.kafka_cleanshutdown, which LogManager writes, so it is not one of them.
+"""
 Asked = Callable[[str], Sequence[Cells]]
 """Returns the rows of a query."""
 
@@ -59,6 +70,7 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
     import duckdb
 
     with duckdb.connect() as connection:
+        connection.execute(JSON_AS_IN_SPARK)
         for table in TABLES.values():
             files = _files(root, table)
             listed = ", ".join(_quoted(file) for file in files)
@@ -109,9 +121,9 @@ def judge(
 
 def _result(ask: Asked, rule: AuditRule) -> RuleResult:
     examined = int(ask(rule.examined)[0][0] or 0)
-    defect_count, defects = _findings(ask, rule, rule.defects, is_defect=True)
-    undecided_count, undecided = (
-        _findings(ask, rule, rule.undecided, is_defect=False) if rule.undecided else (0, [])
+    defect_count, _, defects = _findings(ask, rule, rule.defects, is_defect=True)
+    undecided_count, unclean, undecided = (
+        _findings(ask, rule, rule.undecided, is_defect=False) if rule.undecided else (0, 0, [])
     )
     if defect_count:
         outcome = Outcome.DEFECT
@@ -125,24 +137,32 @@ def _result(ask: Asked, rule: AuditRule) -> RuleResult:
         examined=examined,
         defect_count=defect_count,
         undecided_count=undecided_count,
+        undecided_unclean=unclean,
         findings=(*defects, *undecided),
     )
 
 
 def _findings(
     ask: Asked, rule: AuditRule, query: str, *, is_defect: bool
-) -> tuple[int, list[Finding]]:
+) -> tuple[int, int, list[Finding]]:
+    """Return the number of rows, of those about unclean directories, and the first rows."""
     transaction = rule.transaction_columns if is_defect else ""
     wanted = f"{_COLUMNS}, {transaction}" if transaction else _COLUMNS
     rows = ask(
-        f"SELECT {wanted}, total FROM (SELECT *, count(*) OVER () AS total, row_number() OVER "
-        "(ORDER BY subject, log_dir, file, position, at_offset, message) AS place "
-        f"FROM ({query}) AS found) AS numbered WHERE place <= {FINDINGS_KEPT_MAX} ORDER BY place"
+        f"SELECT {wanted}, unclean, total FROM (SELECT found.*, count(*) OVER () AS total, "
+        "count(coalesce(first_dir.unclean_dir, second_dir.unclean_dir)) OVER () AS unclean, "
+        "row_number() OVER (ORDER BY subject, log_dir, file, position, at_offset, message) AS "
+        f"place FROM ({query}) AS found "
+        f"LEFT JOIN (SELECT log_dir AS unclean_dir FROM ({UNCLEAN_DIRECTORIES}) AS u1) AS "
+        "first_dir ON found.log_dir = first_dir.unclean_dir "
+        f"LEFT JOIN (SELECT log_dir AS unclean_dir FROM ({UNCLEAN_DIRECTORIES}) AS u2) AS "
+        "second_dir ON found.log_dir2 = second_dir.unclean_dir"
+        f") AS numbered WHERE place <= {FINDINGS_KEPT_MAX} ORDER BY place"
     )
     found = [
         _finding(rule, row, has_transaction=bool(transaction), is_defect=is_defect) for row in rows
     ]
-    return (int(rows[0][-1]) if rows else 0), found
+    return (int(rows[0][-1]), int(rows[0][-2]), found) if rows else (0, 0, [])
 
 
 def _finding(rule: AuditRule, row: Cells, *, has_transaction: bool, is_defect: bool) -> Finding:

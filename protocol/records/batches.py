@@ -407,6 +407,11 @@ def checksum_of(batch: Bytes) -> int:
     return int(crc32c(memoryview(batch)[COVERED_POSITION:]))
 
 
+def checksums_of(buffer: memoryview, batches: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the checksums that batches should have which lie between pairs of positions."""
+    return [int(crc32c(buffer[start + COVERED_POSITION : end])) for start, end in batches]
+
+
 def crc_of(header: Bytes) -> int:
     """Return the checksum in the header of a batch."""
     return int(CRC.unpack_from(header, BEFORE_CRC.size)[0])

@@ -14,6 +14,7 @@ ROOMS = (
     "protocol",
     "kraftsim",
     "scenarios",
+    "pyspark_kafka_log",
     "demo",
     "tests",
     "docs",

@@ -11,7 +11,7 @@ import pytest
 from setuptools import Distribution
 
 PROJECT_ROOT = Path(__file__).parents[2]
-PACKAGES = ("kraftsim", "protocol", "scenarios")
+PACKAGES = ("kraftsim", "protocol", "scenarios", "pyspark_kafka_log")
 USER = """\
 from kraftsim.cluster.spec import ClusterSpec
 from protocol.uuids import uuid_text
