@@ -116,24 +116,24 @@ CHECKSUMS_FIT: Final = AuditRule(
 
 _ORDERED: Final = f"""
 WITH {REPLICA}, {SEGMENT}, {BATCH}, start AS (
-    SELECT log_dir, directory, topic, partition, file, base_offset AS segment_offset,
+    SELECT log_id, log_dir, directory, topic, partition, file, base_offset AS segment_offset,
         CAST(-1 AS BIGINT) AS position, base_offset, base_offset - 1 AS last_offset, 0 AS magic
     FROM segment
 ), step AS (
-    SELECT log_dir, directory, topic, partition, file, segment_offset, position, base_offset,
-        last_offset, magic FROM batch
+    SELECT log_id, log_dir, directory, topic, partition, file, segment_offset, position,
+        base_offset, last_offset, magic FROM batch
     UNION ALL
     SELECT * FROM start
 ), ordered AS (
     SELECT *, max(last_offset) OVER (
-            PARTITION BY log_dir, directory ORDER BY segment_offset, position
+            PARTITION BY log_id ORDER BY segment_offset, position
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached,
         max(CASE WHEN position >= 0 THEN last_offset END) OVER (
-            PARTITION BY log_dir, directory ORDER BY segment_offset, position
+            PARTITION BY log_id ORDER BY segment_offset, position
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_by_batch,
-        lag(file) OVER (PARTITION BY log_dir, directory ORDER BY segment_offset, position)
+        lag(file) OVER (PARTITION BY log_id ORDER BY segment_offset, position)
             AS file_before,
-        lag(position) OVER (PARTITION BY log_dir, directory ORDER BY segment_offset, position)
+        lag(position) OVER (PARTITION BY log_id ORDER BY segment_offset, position)
             AS position_before
     FROM step
 )"""
