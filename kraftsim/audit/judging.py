@@ -151,8 +151,8 @@ def _findings(
     rows = ask(
         f"SELECT {wanted}, unclean, total FROM (SELECT found.*, count(*) OVER () AS total, "
         "count(coalesce(first_dir.unclean_dir, second_dir.unclean_dir)) OVER () AS unclean, "
-        "row_number() OVER (ORDER BY subject, log_dir, file, position, at_offset, message) AS place "
-        f"FROM ({query}) AS found "
+        "row_number() OVER (ORDER BY subject, log_dir, file, position, at_offset, message) AS "
+        f"place FROM ({query}) AS found "
         f"LEFT JOIN (SELECT log_dir AS unclean_dir FROM ({UNCLEAN_DIRECTORIES}) AS u1) AS "
         "first_dir ON found.log_dir = first_dir.unclean_dir "
         f"LEFT JOIN (SELECT log_dir AS unclean_dir FROM ({UNCLEAN_DIRECTORIES}) AS u2) AS "

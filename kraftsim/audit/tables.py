@@ -469,7 +469,7 @@ leader_epochs text JSON list of [epoch, start offset]
         ),
         Table(
             "remote_files",
-            "One row per file in a directory of remote storage that is given with --remote-storage.",
+            "One row per file in a directory of remote storage (--remote-storage).",
             _columns(
                 """
 remote_dir text the directory as it was named
@@ -486,7 +486,7 @@ size long in bytes
         ),
         Table(
             "client_acknowledged",
-            "One row per record, or per batch in a capture, that a broker acknowledged to a client.",
+            "One row per record (or batch, in a capture) that a broker acknowledged.",
             _columns(
                 _CLIENT
                 + """

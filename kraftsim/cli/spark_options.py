@@ -107,6 +107,7 @@ UNITS: Mapping[str, str] = {
     "sort": "events",
     "count": "queries",
     "judge": "queries",
+    "clients": "bytes",
 }
 
 

@@ -42,8 +42,7 @@ CHECKED_MS: Final = 60_000
 
 def _enters(before: str, after: str) -> str:
     cases = " OR ".join(
-        f"({after} = '{state}' AND {before} IN ({', '.join(f"'{each}'" for each in former)}))"
-        for state, former in ENTERED_FROM.items()
+        f"({after} = '{state}' AND {before} IN {former})" for state, former in ENTERED_FROM.items()
     )
     return f"({cases})"
 
@@ -105,13 +104,17 @@ _SECOND: Final = (
 )
 
 
+_REASON: Final = (
+    ", '; the record before may not have been replicated in time, or the partition was moved'"
+)
+
+
 def _of_history(message: str, wrong: str, explained: str, *, is_defect: bool) -> str:
     decided = f"(has_moved OR (can_give_up AND {explained}))"
     return f"""
         {_HISTORY}
         SELECT concat('transactional id ', transactional_id) AS subject,
-            concat({message}{"" if is_defect else ", ', which a record explains that could not be"
-            " replicated in time, or a move of the partition'"}) AS message,
+            concat({message}{"" if is_defect else _REASON}) AS message,
             timestamp_ms AS since_ms, log_dir, file, position, record_offset AS at_offset, {_SECOND}
         FROM history
         WHERE state_1 IS NOT NULL AND {wrong} AND {"NOT " if is_defect else ""}{decided}
