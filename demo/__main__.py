@@ -20,6 +20,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from kraftsim.analysis.analysis import Analysis
     from kraftsim.analysis.dataset import IngestResult
+    from kraftsim.analysis.places import Place
     from kraftsim.lab.explore.result import RunResult
 
 T = TypeVar("T")
@@ -114,13 +115,13 @@ def _analyze(out: Path) -> "Analysis":
     return analyze_run(out, (), engine=Engine.SPARK)
 
 
-def _report(out: Path) -> Path:
+def _report(out: Path) -> "Place":
     from kraftsim.analysis.report import write_report
 
     return write_report(out, None)
 
 
-def _summary(result: "RunResult", analysis: "Analysis", report: Path, seconds: float) -> str:
+def _summary(result: "RunResult", analysis: "Analysis", report: "Place", seconds: float) -> str:
     kills = sum(fired for _, fired, _ in result.faults.values())
     answer = (
         "every line is there exactly once"

@@ -6,17 +6,18 @@ The same tables that the invariants use: one per kind of event, called as the ki
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kraftsim.analysis.analyze import analysis_of
 from kraftsim.analysis.campaign_tables import TABLES
 from kraftsim.analysis.columns import view_name
-from kraftsim.analysis.dataset import Dataset, NoRun
+from kraftsim.analysis.dataset import DATA_SUFFIX, RUN_PREFIX, Dataset, NoRun
 from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import EVENTS_DIRECTORY, EVENTS_FILE, ingested
+from kraftsim.analysis.places import Place, Where, one_line, place_of
 from kraftsim.analysis.store import read_events
 from kraftsim.analysis.views import (
     EVENTS_VIEW,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 class EventTables:
     """The tables of some runs."""
 
-    def __init__(self, runs: Runs, tables: Mapping[str, Path] | None = None) -> None:
+    def __init__(self, runs: Runs, tables: Mapping[str, Place] | None = None) -> None:
         self.runs = runs
         self._tables = dict(tables or {})
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -78,7 +79,12 @@ class EventTables:
         make_views(spark, self.runs)
         all_events(spark, self.runs).createOrReplaceTempView(EVENTS_VIEW)
         for name, path in self._tables.items():
-            spark.read.parquet(str(path)).createOrReplaceTempView(name)
+            frame = (
+                spark.read.parquet(str(path))
+                if path.is_local
+                else spark.createDataFrame(_table_of(path))
+            )
+            frame.createOrReplaceTempView(name)
 
     def _connected(self) -> "duckdb.DuckDBPyConnection":
         if self._connection is None:
@@ -88,17 +94,28 @@ class EventTables:
             duckdb_views(self._connection, self.runs)
             duckdb_events(self._connection, self.runs)
             for name, path in self._tables.items():
-                place = str(path / "*.parquet").replace("'", "''")
-                self._connection.execute(
-                    f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{place}')"
-                )
+                if path.is_local:
+                    place = str(path / "*.parquet").replace("'", "''")
+                    self._connection.execute(
+                        f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{place}')"
+                    )
+                else:
+                    self._connection.register(name, _table_of(path))
         return self._connection
+
+
+def _table_of(directory: Place) -> pa.Table:
+    """Return a remote table of a campaign, which has a row per run or less."""
+    files = [directory / file.path for file in directory.files(DATA_SUFFIX)]
+    with one_line(directory):
+        read = directory.many(lambda file: pq.read_table(pa.BufferReader(file.read())), files)
+        return pa.concat_tables(list(read))
 
 
 class OpenedRun(EventTables):
     """One run: its tables, its events in Arrow, and its analysis."""
 
-    def __init__(self, directory: Path, parquet: Path) -> None:
+    def __init__(self, directory: Place, parquet: Place) -> None:
         super().__init__(one_run(parquet))
         self.directory, self.parquet = directory, parquet
 
@@ -115,23 +132,28 @@ class OpenedRun(EventTables):
         return analysis_of(self.directory, engine=engine)
 
 
-def open_run(directory: Path | str) -> OpenedRun:
-    """Return a run by its directory; its event logs are ingested first if that was not done.
+def open_run(directory: Where) -> OpenedRun:
+    """Return a run by its directory, or by an address such as `s3a://bucket/runs/seven`; its event
+    logs are ingested first if that was not done. It may also be a run of a dataset, by its
+    directory there: DATASET/run=NAME.
 
-    Raises NoEvents for another directory.
+    Raises NoEvents for another directory, and OSError.
     """
-    run = Path(directory)
-    return OpenedRun(run, Path(ingested(run).parquet))
+    run = place_of(directory)
+    return OpenedRun(run, place_of(ingested(run).parquet))
 
 
-def open_dataset(directory: Path | str, runs: Iterable[str] | None = None) -> EventTables:
+def open_dataset(directory: Where, runs: Iterable[str] | None = None) -> EventTables:
     """Return the runs of a dataset, or those named: `run` distinguishes them in all tables.
 
-    The directory may be that of a campaign (`kraftsim sweep --spark --out DIR`): then its tables
-    are there, too. Raises NoRun for a directory without runs and for an unknown name.
+    The directory, or address, may be that of a campaign (`kraftsim sweep --spark --out DIR`): then
+    its tables are there, too. Raises NoRun for a directory without runs and for an unknown name,
+    and OSError.
     """
-    root = Path(directory)
-    tables = {path.name: path for path in sorted((root / TABLES).glob("*")) if path.is_dir()}
+    root = place_of(directory)
+    root.check()
+    names = {file.path.partition("/")[0] for file in (root / TABLES).files(DATA_SUFFIX)}
+    tables = {name: root / TABLES / name for name in sorted(names)}
     place = root / EVENTS_DIRECTORY if tables else root
     found = all_runs(place, runs)
     if not found.manifests:
@@ -139,10 +161,14 @@ def open_dataset(directory: Path | str, runs: Iterable[str] | None = None) -> Ev
     return EventTables(found, tables)
 
 
-def open_any(directory: Path) -> EventTables:
+def open_any(directory: Where) -> EventTables:
     """Return the tables of a run, of a dataset, or of a campaign. Raises NoRun or NoEvents."""
-    if (directory / TABLES).is_dir() or any(Dataset(directory).manifests()):
-        return open_dataset(directory)
-    if (directory / EVENTS_DIRECTORY).is_dir() or (directory / EVENTS_FILE).is_dir():
-        return open_run(directory)
-    raise NoRun(f"{directory} is neither a run, nor a dataset, nor the output of a campaign")
+    place = place_of(directory)
+    place.check()
+    if (place / TABLES).is_directory() or Dataset(place).manifest_files():
+        return open_dataset(place)
+    if place.name.startswith(RUN_PREFIX) or any(
+        (place / each).is_directory() for each in (EVENTS_DIRECTORY, EVENTS_FILE)
+    ):
+        return open_run(place)
+    raise NoRun(f"{place} is neither a run, nor a dataset, nor the output of a campaign")

@@ -5,14 +5,15 @@ one without events to examine.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from kraftsim.analysis.dataset import IngestResult
+from kraftsim.analysis.dataset import RUN_PREFIX, IngestResult, NoRun, dataset_of
 from kraftsim.analysis.details import RunDetails
 from kraftsim.analysis.details_text import incident_lines, reproduction_lines
+from kraftsim.analysis.places import Where, place_of
 from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.upgrade_chapter import UpgradeChapter
@@ -56,17 +57,22 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_run_facts(run: Path) -> RunFacts:
-    """Return the facts of RUN/run.json, or none if there is no such file.
+def read_run_facts(run: Where) -> RunFacts:
+    """Return the facts of RUN/run.json, or none if there is no such file; those of a run of a
+    dataset are in its manifest.
 
     Raises ValueError with the file name if it is malformed.
     """
-    path = run / RUN_FILE
-    if not path.exists():
-        return RunFacts()
+    place = place_of(run)
+    path = place / RUN_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunFacts)
-    except msgspec.DecodeError as trouble:
+        if place.name.startswith(RUN_PREFIX):
+            with suppress(NoRun):
+                return msgspec.convert(dataset_of(place)[1].facts, RunFacts)
+        return msgspec.json.decode(path.read(), type=RunFacts)
+    except FileNotFoundError:
+        return RunFacts()
+    except (msgspec.DecodeError, msgspec.ValidationError) as trouble:
         raise ValueError(f"{path} is no description of a run: {trouble}") from trouble
 
 

@@ -5,7 +5,7 @@ The result is stored as RUN/analysis.json, so that the report of an analysed run
 """
 
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from kraftsim.analysis.dataset import IngestResult
 from kraftsim.analysis.details import find_details
 from kraftsim.analysis.engines import Engine, opened
 from kraftsim.analysis.ingest import Report, ingested, no_report
+from kraftsim.analysis.places import Where, place_of
 from kraftsim.analysis.session import SparkOptions
 from kraftsim.analysis.transaction_chapter import find_chapter, has_transactions
 from kraftsim.analysis.upgrade_chapter import find_upgrade
@@ -32,7 +33,7 @@ ANALYSIS_FILE: Final = "analysis.json"
 
 
 def analyze_run(
-    run: Path,
+    run: Where,
     invariants: Sequence[str] = (),
     *,
     engine: Engine = Engine.AUTO,
@@ -40,7 +41,8 @@ def analyze_run(
     spark: "SparkSession | None" = None,
     report: Report = no_report,
 ) -> Analysis:
-    """Check all invariants of a run or those named, and store the result in the run's directory.
+    """Check all invariants of a run or those named, and store the result in the run's directory,
+    which may be remote; `run` may also be a run of a dataset, DATASET/run=NAME.
 
     Raises KeyError for an unknown invariant, NoEvents or ValueError for a directory that is no run,
     JavaMissing.
@@ -52,7 +54,7 @@ def analyze_run(
     with opened(runs, engine, options, spark) as queries:
         rows = find_rows(queries, runs, picked, report)
         chapter = find_chapter(queries) if has_transactions(runs) else None
-    upgrade = find_upgrade(Path(ingest.parquet))
+    upgrade = find_upgrade(ingest.parquet)
     analysis = msgspec.structs.replace(
         _analysis(facts, ingest, picked, rows), transactions=chapter, upgrade=upgrade
     )
@@ -60,19 +62,19 @@ def analyze_run(
         analysis,
         details=find_details(
             run,
-            Path(ingest.parquet),
+            ingest.parquet,
             analysis.verdicts,
             analysis.evidence,
             command=facts.command,
         ),
     )
     if not invariants:
-        (run / ANALYSIS_FILE).write_bytes(document.encode(analysis))
+        (place_of(run) / ANALYSIS_FILE).publish(document.encode(analysis))
     return analysis
 
 
 def analysis_of(
-    run: Path,
+    run: Where,
     *,
     engine: Engine = Engine.AUTO,
     options: SparkOptions | None = None,
@@ -82,12 +84,8 @@ def analysis_of(
 
     Raises as `analyze_run`.
     """
-    kept = run / ANALYSIS_FILE
-    if kept.exists():
-        try:
-            analysis = document.decode(kept.read_bytes())
-        except msgspec.DecodeError:
-            return analyze_run(run, engine=engine, options=options, report=report)
+    with suppress(FileNotFoundError, msgspec.DecodeError):
+        analysis = document.decode((place_of(run) / ANALYSIS_FILE).read())
         names = [verdict.invariant for verdict in analysis.verdicts]
         ingest = ingested(run, report=report)
         if (
@@ -109,7 +107,7 @@ def _analysis(
     facts: RunFacts, ingest: IngestResult, invariants: Sequence[Invariant], rows: Sequence[Row]
 ) -> Analysis:
     witnesses = fetch_witnesses(
-        Path(ingest.parquet), [position for row in rows for position in row.positions]
+        ingest.parquet, [position for row in rows for position in row.positions]
     )
     found = verdicts_of(rows, invariants, witnesses)
     verdicts = tuple(

@@ -9,7 +9,7 @@ in `CauseTracker`.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,7 +25,8 @@ from kraftsim.analysis.columns import (
     family_of_kind,
     family_schema,
 )
-from kraftsim.analysis.dataset import DataFile
+from kraftsim.analysis.dataset import DATA_SUFFIX, DataFile, fresh_name
+from kraftsim.analysis.places import Place, one_line
 from kraftsim.analysis.reading import EventPiece
 from kraftsim.analysis.staging import SAMPLE_ROWS
 
@@ -70,15 +71,16 @@ class Assembled(NamedTuple):
 def assemble(
     sources: Sequence[PieceSource],
     run: str,
-    root: Path,
-    to: Path,
+    root: Place,
+    directory: str,
     *,
     slice_rows: int | None = None,
     report: Callable[[int], None] = lambda events: None,
 ) -> Assembled:
-    """Write the files of a run below `to`, a directory below the dataset's `root`. `report` gets
-    the number of events of each finished slice.
+    """Write the files of a run below a directory of the dataset, under new names. `report` gets the
+    number of events of each finished slice.
     """
+    name = fresh_name()
     nodes = {name: code for code, name in enumerate(sorted({each.node for each in sources}))}
     tracker = CauseTracker()
     kinds: dict[str, int] = {}
@@ -92,8 +94,11 @@ def assemble(
             files += [each.result() for each in pending]  # at most one slice is being written
             positions = np.arange(base, base + slice_.events)
             derived = _Derived(positions, causes.cause, causes.lamport)
+            part = f"part-{number:05}-{name}{DATA_SUFFIX}"
             pending = [
-                writers.submit(_write, family, own, derived, run, root, to, number)
+                writers.submit(
+                    _write, own, derived, run, root, f"{directory}/family={family}/{part}"
+                )
                 for family, own in slice_.by_family().items()
             ]
             for kind, rows in slice_.kinds.items():
@@ -256,32 +261,56 @@ class _Derived(NamedTuple):
 
 
 def _write(
-    family: str,
-    kinds: dict[str, KindRows],
-    derived: _Derived,
-    run: str,
-    root: Path,
-    to: Path,
-    number: int,
+    kinds: dict[str, KindRows], derived: _Derived, run: str, root: Place, path: str
 ) -> DataFile:
     """Write the events of one family of a slice."""
+    family = family_of_kind(next(iter(kinds)))
     schema = family_schema(family)
-    path = to / f"family={family}" / f"part-{number:05}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    place = root / path
     rows = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with write_parquet(place, schema) as writer:
         for kind, (table, index) in kinds.items():
             columns = _columns(schema, kind, table, index, derived, run)
-            writer.write_table(pa.table(columns, schema=schema), row_group_size=ROW_GROUP_ROWS)
+            writer.write(pa.table(columns, schema=schema))
             rows += table.num_rows
     return DataFile(
-        path=path.relative_to(root).as_posix(),
+        path=path,
         family=family,
         rows=rows,
-        size_bytes=path.stat().st_size,
+        size_bytes=writer.size_bytes,
         kinds=tuple(kinds),
         file_rows=rows,
     )
+
+
+class ParquetFile:
+    """A data file that is being written. `size_bytes` is known when it is complete."""
+
+    def __init__(self, place: Place, schema: pa.Schema) -> None:
+        self._place = place
+        self._file = place.create()
+        self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
+        self.size_bytes = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows, as row groups of their own."""
+        with one_line(self._place):
+            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+    def close(self) -> None:
+        """Complete the file."""
+        with one_line(self._place):
+            self._writer.close()
+            self.size_bytes = self._file.tell()
+            self._file.close()
+
+
+@contextmanager
+def write_parquet(place: Place, schema: pa.Schema) -> Iterator[ParquetFile]:
+    """Yield a data file to write; it is complete if the block ends without an error."""
+    file = ParquetFile(place, schema)
+    yield file
+    file.close()
 
 
 def _columns(

@@ -2,22 +2,33 @@
 
 A campaign leaves a dozen files of some kilobytes per run; a query over a thousand runs would spend
 its time opening them. A compacted file holds rows of several runs, sorted by kind, run and time.
-The files that are replaced are deleted once all manifests name the new ones.
+The files that are replaced are deleted once all manifests name the new ones. If it breaks off
+before, some manifests name the new files and some the old ones: each run has its rows once, and
+the next compaction goes on.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
-from kraftsim.analysis.assembly import ROW_GROUP_ROWS
+from kraftsim.analysis.assembly import write_parquet
 from kraftsim.analysis.columns import POSITION, family_schema
-from kraftsim.analysis.dataset import MANIFESTS, STAGING, DataFile, Dataset, RunManifest
+from kraftsim.analysis.dataset import (
+    DATA_SUFFIX,
+    MANIFESTS,
+    STAGING,
+    DataFile,
+    Dataset,
+    RunManifest,
+    file_groups,
+    fresh_name,
+)
+from kraftsim.analysis.places import one_line
+from kraftsim.analysis.store import rows_of, scan
 
 COMPACTED: Final = "compacted"
 SMALL_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -46,7 +57,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 def compact(dataset: Dataset) -> Compaction:
     """Join the small files of all runs. Nothing may write to the dataset meanwhile."""
     manifests = list(dataset.manifests())
-    before = _sizes(dataset, manifests)
+    before = _sizes(manifests)
     owners: dict[str, list[RunManifest]] = {}
     family_of: dict[str, str] = {}
     for manifest in manifests:
@@ -59,22 +70,23 @@ def compact(dataset: Dataset) -> Compaction:
             joined.setdefault(family, []).append(path)
     replaced: dict[str, list[DataFile]] = {manifest.run: [] for manifest in manifests}
     gone: set[str] = set()
-    number = 1 + max((_number(path) for path in family_of), default=-1)
+    number, name = 0, fresh_name()
     for family, paths in sorted(joined.items()):
         for batch in _batches(sorted(paths), owners):
             if len(batch) == 1 and not _has_removed_rows(batch[0], owners[batch[0]]):
                 continue
-            runs = sorted({each.run for path in batch for each in owners[path]})
-            for run, file in _join(dataset, family, batch, runs, number):
+            path = f"{COMPACTED}/family={family}/part-{number:05}-{name}{DATA_SUFFIX}"
+            for run, file in _join(dataset, manifests, family, batch, path):
                 replaced[run].append(file)
             gone.update(batch)
             number += 1
     for manifest in manifests:
         kept = tuple(file for file in manifest.files if file.path not in gone)
         files = (*kept, *replaced[manifest.run])
-        dataset.commit(msgspec.structs.replace(manifest, files=files))
+        if files != manifest.files:
+            dataset.commit(msgspec.structs.replace(manifest, files=files))
     _sweep(dataset)
-    after = _sizes(dataset, dataset.manifests())
+    after = _sizes(dataset.manifests())
     return Compaction(
         runs=len(manifests),
         files_before=len(before),
@@ -90,26 +102,20 @@ def expire(
     """Remove all runs but the newest `keep`, or those that were ingested before a time, and return
     their names.
     """
-    ages = sorted(
-        ((dataset.root / MANIFESTS / path.name).stat().st_mtime, path)
-        for path in (dataset.root / MANIFESTS).glob("*.json")
-    )
-    old = [path for age, path in ages if before is not None and age < before.timestamp()]
+    ages = sorted((file.modified_ns, file.path) for file in dataset.manifest_files())
+    old = [path for age, path in ages if before is not None and age < before.timestamp() * 1e9]
     if keep is not None:
         old += [path for _, path in ages[: max(0, len(ages) - keep)] if path not in old]
-    names = [msgspec.json.decode(path.read_bytes(), type=RunManifest).run for path in old]
+    places = [dataset.root / MANIFESTS / path for path in old]
+    names = [msgspec.json.decode(place.read(), type=RunManifest).run for place in places]
     for name in names:
         dataset.remove(name)
     _sweep(dataset)
     return sorted(names)
 
 
-def _sizes(dataset: Dataset, manifests: Iterable[RunManifest]) -> dict[str, int]:
-    return {
-        file.path: (dataset.root / file.path).stat().st_size
-        for manifest in manifests
-        for file in manifest.files
-    }
+def _sizes(manifests: Iterable[RunManifest]) -> dict[str, int]:
+    return {file.path: file.size_bytes for manifest in manifests for file in manifest.files}
 
 
 def _has_removed_rows(path: str, owners: Sequence[RunManifest]) -> bool:
@@ -135,37 +141,37 @@ def _batches(paths: Sequence[str], owners: dict[str, list[RunManifest]]) -> Iter
 
 
 def _join(
-    dataset: Dataset, family: str, paths: Sequence[str], runs: Sequence[str], number: int
+    dataset: Dataset,
+    manifests: Sequence[RunManifest],
+    family: str,
+    paths: Sequence[str],
+    to: str,
 ) -> list[tuple[str, DataFile]]:
-    schema = family_schema(family)
-    source = ds.dataset([str(dataset.root / path) for path in paths], schema=schema)
-    table = source.to_table(filter=pc.field("run").isin(list(runs)))
-    table = table.sort_by([(name, "ascending") for name in ("kind", "run", POSITION)])
-    path = f"{COMPACTED}/family={family}/part-{number:05}.parquet"
-    target = dataset.root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(".unfinished")
+    tables = []
+    for group in file_groups(_only(manifests, paths))[family]:
+        with one_line(dataset.root):
+            tables.append(scan(dataset.root, group.files).to_table(filter=rows_of(group)))
+    table = pa.concat_tables(tables).sort_by(
+        [(name, "ascending") for name in ("kind", "run", POSITION)]
+    )
     kinds = table.column("kind").unique().to_pylist()
-    with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+    with write_parquet(dataset.root / to, family_schema(family)) as file:
         for kind in kinds:
-            own = table.filter(pc.equal(table.column("kind"), kind))
-            writer.write_table(own, row_group_size=ROW_GROUP_ROWS)
-    unfinished.replace(target)
+            file.write(table.filter(pc.equal(table.column("kind"), kind)))
     counted = table.group_by(["run", "kind"]).aggregate([([], "count_all")]).to_pylist()
     rows: dict[str, int] = {}
     kinds_of: dict[str, list[str]] = {}
     for each in counted:
         rows[each["run"]] = rows.get(each["run"], 0) + each["count_all"]
         kinds_of.setdefault(each["run"], []).append(each["kind"])
-    size_bytes = target.stat().st_size
     return [
         (
             run,
             DataFile(
-                path=path,
+                path=to,
                 family=family,
                 rows=rows[run],
-                size_bytes=size_bytes,
+                size_bytes=file.size_bytes,
                 kinds=tuple(sorted(kinds_of[run])),
                 file_rows=table.num_rows,
             ),
@@ -174,18 +180,21 @@ def _join(
     ]
 
 
-def _number(path: str) -> int:
-    stem = Path(path).stem.rpartition("-")[2]
-    return int(stem) if path.startswith(COMPACTED) and stem.isdecimal() else -1
+def _only(manifests: Iterable[RunManifest], paths: Iterable[str]) -> list[RunManifest]:
+    """Return the manifests with these files only."""
+    wanted = set(paths)
+    return [
+        msgspec.structs.replace(
+            manifest, files=tuple(file for file in manifest.files if file.path in wanted)
+        )
+        for manifest in manifests
+    ]
 
 
 def _sweep(dataset: Dataset) -> None:
     """Delete the files that no manifest names."""
     named = {file.path for manifest in dataset.manifests() for file in manifest.files}
-    for path in sorted(dataset.root.rglob("*.parquet")):
-        relative = path.relative_to(dataset.root).as_posix()
-        if relative not in named and not relative.startswith(STAGING):
-            path.unlink()
-    for directory in sorted(dataset.root.rglob("*"), reverse=True):
-        if directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()
+    dataset.root.delete(
+        file.path for file in dataset.root.files(DATA_SUFFIX) if file.path not in named
+    )
+    (dataset.root / STAGING).delete_tree()

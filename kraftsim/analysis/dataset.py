@@ -1,27 +1,33 @@
 """The layout of ingested runs: a dataset of Parquet files, partitioned by run and family of events.
 
     DATASET/_runs/NAME.json                            the manifest of a run
-    DATASET/run=NAME/family=partitions/part-00000.parquet
+    DATASET/run=NAME/family=partitions/part-00000-1f0c9a3e.parquet
 
 Each file has the columns of its family (`columns.family_schema`), one or more row groups per kind,
 and rows in the order of time within a kind; `part-N` follows `part-N-1` in time. So a query on one
 kind reads a few columns of a few row groups. A run directory has a dataset of its own, with one
-run. Readers take the files from the manifests: a run appears, is replaced, or disappears with its
-manifest.
+run.
+
+Readers take the files from the manifests: a run appears, is replaced, or disappears with its
+manifest. No file is written twice: each ingest draws a name of its own, and its manifest, which is
+written last, names the files. So a reader has all files of one ingest, also on an object store,
+where nothing can be renamed. The files that a run had before stay until it is replaced once more.
 """
 
-import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from kraftsim.analysis.columns import family_of_kind
+from kraftsim.analysis.places import FoundFile, Place, Where, place_of
 
 MANIFESTS: Final = "_runs"
+RUN_PREFIX: Final = "run="
 STAGING: Final = "_staging"
+DATA_SUFFIX: Final = ".parquet"
 FORMAT: Final = 2
 """The version of the layout; files of another version are read again from the event logs."""
 LINES_SHOWN_MAX: Final = 5
@@ -53,8 +59,8 @@ class LineGap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading the event logs of a run. `parquet` is the directory of the run in its
-    dataset.
+    """The result of reading the event logs of a run. `parquet` is the address of the directory of
+    the run in its dataset.
     """
 
     parquet: str
@@ -145,12 +151,12 @@ class NoRun(ValueError):
 class Dataset:
     """A dataset below a directory."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+    def __init__(self, root: Where) -> None:
+        self.root = place_of(root)
 
-    def directory(self, run: str) -> Path:
+    def directory(self, run: str) -> Place:
         """Return where the files of a run lie that are not compacted."""
-        return self.root / f"run={_file_name(run)}"
+        return self.root / f"{RUN_PREFIX}{_file_name(run)}"
 
     def names(self) -> list[str]:
         """Return the names of the runs, sorted."""
@@ -158,85 +164,126 @@ class Dataset:
 
     def manifests(self) -> Iterator[RunManifest]:
         """Yield the manifests of all runs, in the order of their files' names."""
-        for path in sorted((self.root / MANIFESTS).glob("*.json")):
-            yield _decode(path)
+        places = [self.root / MANIFESTS / each.path for each in self.manifest_files()]
+        for manifest in self.root.many(_decode_if_there, places):
+            if manifest is not None:
+                yield manifest
+
+    def manifest_files(self) -> list[FoundFile]:
+        """Return the files of the manifests, by their paths below `_runs`."""
+        return (self.root / MANIFESTS).files(".json", is_deep=False)
 
     def manifest(self, run: str) -> RunManifest:
         """Return the manifest of a run. Raises NoRun."""
-        path = self._manifest_path(run)
-        if not path.exists():
-            raise NoRun(f"{self.root} has no run {run}: see `kraftsim dataset list {self.root}`")
-        return _decode(path)
+        try:
+            return _decode(self._manifest_place(run))
+        except FileNotFoundError:
+            raise NoRun(
+                f"{self.root} has no run {run}: see `kraftsim dataset list {self.root}`"
+            ) from None
 
     def commit(self, manifest: RunManifest) -> None:
-        """Make the files of a run visible; they replace those of a former run of that name."""
-        path = self._manifest_path(manifest.run)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished")
-        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        unfinished.replace(path)
+        """Make the files of a run visible, instead of those of a former manifest."""
+        content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        self._manifest_place(manifest.run).publish(content)
+
+    def replace(self, manifest: RunManifest) -> None:
+        """Commit a run that was ingested. Then delete what is in its directory, but for its files
+        and those of the manifest that was replaced: a reader may have that one.
+        """
+        try:
+            former = self.manifest(manifest.run).files
+        except NoRun:
+            former = ()
+        self.commit(manifest)
+        directory = self.directory(manifest.run)
+        prefix = f"{directory.name}/"
+        needed = {file.path for file in (*manifest.files, *former)}
+        directory.delete(
+            each.path for each in directory.files(DATA_SUFFIX) if prefix + each.path not in needed
+        )
 
     def remove(self, run: str) -> None:
         """Remove a run; its compacted files disappear with the next compaction. Raises NoRun."""
         self.manifest(run)
-        self._manifest_path(run).unlink()
-        shutil.rmtree(self.directory(run), ignore_errors=True)
+        self._manifest_place(run).parent.delete([self._manifest_place(run).name])
+        self.directory(run).delete_tree()
 
-    def _manifest_path(self, run: str) -> Path:
+    def _manifest_place(self, run: str) -> Place:
         return self.root / MANIFESTS / f"{_file_name(run)}.json"
 
 
-def dataset_of(place: Path | str) -> tuple[Dataset, RunManifest]:
+def dataset_of(place: Where) -> tuple[Dataset, RunManifest]:
     """Return the dataset and the manifest of a run by the directory of its files.
 
     Raises NoRun.
     """
-    path = Path(place)
-    dataset = Dataset(path.parent)
-    name = path.name.removeprefix("run=")
-    manifest_path = dataset.root / MANIFESTS / f"{name}.json"
-    if not path.name.startswith("run=") or not manifest_path.exists():
-        raise NoRun(f"{place} is no ingested run: `kraftsim ingest RUN` makes one")
-    return dataset, _decode(manifest_path)
+    directory = place_of(place)
+    dataset = Dataset(directory.parent)
+    name = directory.name.removeprefix(RUN_PREFIX)
+    try:
+        if directory.name.startswith(RUN_PREFIX):
+            return dataset, _decode(dataset.root / MANIFESTS / f"{name}.json")
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    raise NoRun(f"{place} is no ingested run: `kraftsim ingest RUN` makes one")
 
 
-def files_by_family(
-    manifests: Iterable[RunManifest], kinds: Collection[str] | None = None
-) -> Mapping[str, tuple[str, ...]]:
-    """Return the paths of the files below a dataset that hold some of the kinds, by family; each
-    file once.
+def fresh_name() -> str:
+    """Return what distinguishes the names of files that are written now from all others."""
+    return os.urandom(4).hex()
+
+
+class FileGroup(NamedTuple):
+    """Files of one family of which the same rows are wanted: those of some runs, or all."""
+
+    files: tuple[DataFile, ...]
+    runs: tuple[str, ...] | None
+
+
+def file_groups(
+    manifests: Sequence[RunManifest], kinds: Collection[str] | None = None
+) -> Mapping[str, tuple[FileGroup, ...]]:
+    """Return the files that hold some of the kinds, by family; each file is in one group.
+
+    A compacted file also has rows of runs that are not wanted, and of runs that have other files
+    since: only the manifests say whose rows count.
     """
     families = None if kinds is None else {family_of_kind(kind) for kind in kinds}
-    found: dict[str, dict[str, None]] = {}
+    owners: dict[str, dict[str, DataFile]] = {}
     for manifest in manifests:
         for file in manifest.files:
-            if families is not None and file.family not in families:
-                continue
-            if kinds is None or not set(file.kinds).isdisjoint(kinds):
-                found.setdefault(file.family, {})[file.path] = None
-    return {family: tuple(paths) for family, paths in sorted(found.items())}
+            if families is None or file.family in families:
+                owners.setdefault(file.path, {})[manifest.run] = file
+    found: dict[str, dict[tuple[str, ...] | None, list[DataFile]]] = {}
+    for own in owners.values():
+        if kinds is not None and all(set(kinds).isdisjoint(file.kinds) for file in own.values()):
+            continue
+        file = next(iter(own.values()))
+        is_whole = sum(each.rows for each in own.values()) == file.file_rows
+        runs = None if is_whole else tuple(own)
+        found.setdefault(file.family, {}).setdefault(runs, []).append(file)
+    return {
+        family: tuple(FileGroup(tuple(files), runs) for runs, files in groups.items())
+        for family, groups in sorted(found.items())
+    }
 
 
-def names_to_filter(manifests: Sequence[RunManifest]) -> list[str] | None:
-    """Return the names of runs by which rows must be filtered, because a file holds rows of others,
-    too; None if none does.
-    """
-    rows: dict[str, int] = {}
-    file_rows: dict[str, int] = {}
-    for manifest in manifests:
-        for file in manifest.files:
-            rows[file.path] = rows.get(file.path, 0) + file.rows
-            file_rows[file.path] = file.file_rows
-    return None if rows == file_rows else [manifest.run for manifest in manifests]
-
-
-def _decode(path: Path) -> RunManifest:
+def _decode_if_there(place: Place) -> RunManifest | None:
+    """Return a manifest that was listed; None if its run was removed meanwhile."""
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
+        return _decode(place)
+    except FileNotFoundError:
+        return None
+
+
+def _decode(place: Place) -> RunManifest:
+    try:
+        manifest = msgspec.json.decode(place.read(), type=RunManifest)
     except msgspec.DecodeError as trouble:
-        raise NoRun(f"{path} is no manifest of a run: {trouble}") from trouble
+        raise NoRun(f"{place} is no manifest of a run: {trouble}") from trouble
     if manifest.format != FORMAT:
-        raise NoRun(f"{path} has the layout {manifest.format}, not {FORMAT}: ingest the run again")
+        raise NoRun(f"{place} has the layout {manifest.format}, not {FORMAT}: ingest the run again")
     return manifest
 
 

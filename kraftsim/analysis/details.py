@@ -3,12 +3,12 @@ broke, how to reproduce it, latency and throughput.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from kraftsim.analysis.incident import Incident, find_incidents
 from kraftsim.analysis.pace import RunPace, find_pace, find_waits
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.reproduction import Reproduction, find_reproduction
 from kraftsim.analysis.run_summary import RunSummary, find_summary
 from kraftsim.analysis.witnesses import Witness
@@ -25,8 +25,8 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_details(
-    run: Path,
-    parquet: Path,
+    run: Where,
+    parquet: Where,
     verdicts: Sequence[Verdict],
     evidence: Mapping[Violation, tuple[Witness, ...]],
     *,

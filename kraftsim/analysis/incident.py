@@ -6,7 +6,6 @@ violated first; the others are in the table of invariants.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftsim.analysis.columns import CAUSE_POSITION, POSITION, fields_of
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.replica_states import METADATA_TOPIC, ReplicaState, replica_states
 from kraftsim.analysis.store import read_events
 from kraftsim.analysis.witnesses import Witness, fetch_witnesses
@@ -91,7 +91,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_incidents(
-    parquet: Path,
+    parquet: Where,
     verdicts: Sequence[Verdict],
     evidence: Mapping[Violation, tuple[Witness, ...]],
 ) -> tuple[Incident, ...]:
@@ -110,7 +110,7 @@ def find_incidents(
 
 
 def _incident(
-    parquet: Path, verdict: Verdict, witnesses: tuple[Witness, ...], message: str
+    parquet: Where, verdict: Verdict, witnesses: tuple[Witness, ...], message: str
 ) -> Incident:
     subject = subject_of(witnesses)
     around, count = _around(parquet, subject, witnesses)
@@ -217,7 +217,7 @@ def _is_final(kind: str) -> bool:
 
 
 def _around(
-    parquet: Path, subject: Subject, witnesses: Sequence[Witness]
+    parquet: Where, subject: Subject, witnesses: Sequence[Witness]
 ) -> tuple[tuple[EventsBetween, ...], int]:
     """Return the most telling events near the witnesses, and how many there are."""
     positions = sorted(witness.position for witness in witnesses)
@@ -251,7 +251,7 @@ def _around(
     )
 
 
-def _candidates(parquet: Path, subject: Subject) -> Integers:
+def _candidates(parquet: Where, subject: Subject) -> Integers:
     """Return the positions of the events of a subject, and those of faults and starts of nodes."""
     lifecycle = _positions(read_events(parquet, kinds=_LIFECYCLE, columns=[POSITION]))
     kinds = subject.kinds - {*_LIFECYCLE}
@@ -267,7 +267,7 @@ def _positions(table: pa.Table) -> Integers:
     return np.asarray(table.column(POSITION).combine_chunks(), np.int64)
 
 
-def _most_telling(parquet: Path, found: Integers, witnesses: Sequence[Witness]) -> Integers:
+def _most_telling(parquet: Where, found: Integers, witnesses: Sequence[Witness]) -> Integers:
     """Return at most `BETWEEN_MAX` positions: events about the same offsets or record, and faults
     and starts of the same nodes first, then elections and truncations, then the nearest to the
     witnesses.
@@ -335,7 +335,7 @@ def _is_one_of(table: pa.Table, name: str, values: Collection[str]) -> "npt.NDAr
     return np.asarray(found.combine_chunks()).astype(bool)
 
 
-def _leading(parquet: Path, node_of: Mapping[int, str], last: int) -> set[int]:
+def _leading(parquet: Where, node_of: Mapping[int, str], last: int) -> set[int]:
     """Return which of the positions happen before the event at `last`: they precede it on its node,
     or messages lead from them to it. Messages are followed back over `WINDOW_MAX` events; what an
     older event leads to by an older message only is not found.   Source: L. Lamport, 1978.

@@ -6,10 +6,9 @@ slice. A killed node leaves a torn last line; a gap in a node's line numbers is 
 events are missing, and no verdict about that run may be ok.
 """
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ import msgspec
 
 from kraftsim.analysis.assembly import Assembled, PieceSource, assemble
 from kraftsim.analysis.dataset import (
+    RUN_PREFIX,
     STAGING,
     DataFile,
     Dataset,
@@ -26,7 +26,10 @@ from kraftsim.analysis.dataset import (
     NoRun,
     RunManifest,
     SourceFile,
+    dataset_of,
+    fresh_name,
 )
+from kraftsim.analysis.places import FoundFile, LocalPlace, Place, Where, place_of
 from kraftsim.analysis.reading import Chunk, ChunkContent, EventPiece, chunks_of, read_chunk
 from kraftsim.analysis.staging import (
     IncarnationLines,
@@ -63,45 +66,51 @@ def no_report(stage: str, done: int, total: int) -> None:
 
 
 def ingest_run(
-    run: Path, *, spark: "SparkSession | None" = None, report: Report = no_report
+    run: Where, *, spark: "SparkSession | None" = None, report: Report = no_report
 ) -> IngestResult:
     """Read all *.jsonl below RUN/events and write the dataset RUN/events.parquet.
 
     Raises NoEvents, or OSError if writing fails.
     """
-    if (run / EVENTS_FILE).is_file():
-        (run / EVENTS_FILE).unlink()  # the layout of releases before 0.3
-    (result,) = ingest_runs([run], run / EVENTS_FILE, spark=spark, report=report)
+    place = place_of(run)
+    if isinstance(place, LocalPlace) and (place / EVENTS_FILE).is_file():
+        (place / EVENTS_FILE).path.unlink()  # the layout of releases before 0.3
+    (result,) = ingest_runs([place], place / EVENTS_FILE, spark=spark, report=report)
     return result
 
 
 def ingest_runs(
-    runs: Sequence[Path],
-    dataset: Path,
+    runs: Sequence[Where],
+    dataset: Where,
     *,
     spark: "SparkSession | None" = None,
     report: Report = no_report,
     names: Sequence[str] | None = None,
 ) -> list[IngestResult]:
     """Read the event logs of runs into a dataset, each under the name of its directory; a run that
-    it has is replaced. With `spark`, its tasks do the work.
+    it has is replaced. With `spark`, its tasks do the work. Runs and dataset may be remote: one
+    process or job at a time writes the same run, several may write different ones.
 
     Raises NoEvents, ValueError for two runs of one name, or OSError if writing fails.
     """
-    labels = list(names) if names is not None else [run.resolve().name for run in runs]
+    places = [place_of(run) for run in runs]
+    labels = list(names) if names is not None else [_label(run) for run in places]
     twice = sorted({name for name in labels if labels.count(name) > 1})
     if twice:
         raise ValueError(f"two runs are called {', '.join(twice)}: a dataset needs distinct names")
-    logs = [event_logs(run) for run in runs]
-    for run, paths in zip(runs, logs, strict=True):
-        if not paths:
+    target = Dataset(dataset)
+    for place in (target.root, *places):
+        place.check()
+    logs = [event_logs(run) for run in places]
+    for run, files in zip(places, logs, strict=True):
+        if not files:
             raise NoEvents(
                 f"{run} holds no event log: there is no *.jsonl below {run / EVENTS_DIRECTORY}"
             )
     workers: Workers = SparkWorkers(spark) if spark is not None else ProcessWorkers()
-    target = Dataset(dataset)
     plan = [
-        _Plan(run, name, paths, target) for run, name, paths in zip(runs, labels, logs, strict=True)
+        _Plan(run, name, files, target)
+        for run, name, files in zip(places, labels, logs, strict=True)
     ]
     small = [each for each in plan if each.size_bytes <= IN_MEMORY_BYTES_MAX and spark is None]
     large = [each for each in plan if each not in small]
@@ -111,20 +120,26 @@ def ingest_runs(
         done_bytes += each.size_bytes
         report("parse", done_bytes, all_bytes)
     if large:
-        _ingest_large(large, target, workers, partial(report, "parse"), report, all_bytes)
+        with _staging(target.root, is_shared=spark is not None) as staging:
+            _ingest_large(large, staging, workers, report, all_bytes)
     return [each.result for each in plan]
+
+
+def _label(run: Place) -> str:
+    return run.path.resolve().name if isinstance(run, LocalPlace) else run.name
 
 
 class _Plan:
     """One run on its way into the dataset."""
 
-    def __init__(self, run: Path, name: str, paths: Sequence[Path], dataset: Dataset) -> None:
-        self.run, self.name, self.paths, self.dataset = run, name, paths, dataset
-        self.sources = [_source(run, path) for path in paths]
+    def __init__(self, run: Place, name: str, files: Sequence[FoundFile], dataset: Dataset) -> None:
+        self.run, self.name, self.dataset = run, name, dataset
+        self.paths = [str(run / file.path) for file in files]
+        self.sources = [_source(file) for file in files]
         self.size_bytes = sum(source.size_bytes for source in self.sources)
         self.chunks = [
             chunk
-            for path, source in zip(paths, self.sources, strict=True)
+            for path, source in zip(self.paths, self.sources, strict=True)
             for chunk in chunks_of(path, source.size_bytes)
         ]
         self.parsed: list[ParsedChunk] = []
@@ -139,20 +154,20 @@ class _Plan:
     @property
     def facts(self) -> dict[str, object]:
         """The run's `run.json`, as it is; nothing if there is none or it is no JSON object."""
-        with suppress(OSError, msgspec.DecodeError):
-            facts = msgspec.json.decode((self.run / RUN_FILE).read_bytes())
+        with suppress(FileNotFoundError, IsADirectoryError, PermissionError, msgspec.DecodeError):
+            facts = msgspec.json.decode((self.run / RUN_FILE).read())
             return facts if isinstance(facts, dict) else {}
         return {}
 
     def finish_here(self) -> None:
         """Read and write the run in this process."""
-        contents = [(chunk, read_chunk(chunk)) for chunk in self.chunks]
+        read = self.run.many(read_chunk, self.chunks)
+        contents = list(zip(self.chunks, read, strict=True))
         sources = [_in_memory(piece) for _, content in contents for piece in content.pieces]
         lines = [each for _, content in contents for each in lines_of(content.pieces)]
         counts = [_counted(chunk, content) for chunk, content in contents]
-        to = self.dataset.directory(self.name)
-        unfinished = self.dataset.root / STAGING / to.name
-        assembled = _assemble_into(sources, self.name, self.dataset.root, to, unfinished)
+        directory = self.dataset.directory(self.name).name
+        assembled = assemble(sources, self.name, self.dataset.root, directory)
         self.finish(assembled, lines, counts)
 
     def finish(
@@ -169,7 +184,7 @@ class _Plan:
             unreadable[path] = unreadable.get(path, 0) + unreadable_lines
         files = tuple(
             msgspec.structs.replace(
-                source, torn_bytes=torn[str(path)], unreadable_lines=unreadable[str(path)]
+                source, torn_bytes=torn[path], unreadable_lines=unreadable[path]
             )
             for path, source in zip(self.paths, self.sources, strict=True)
         )
@@ -184,7 +199,7 @@ class _Plan:
                 kind: count for kind, count in assembled.kinds.items() if kind not in KINDS
             },
         )
-        self.dataset.commit(
+        self.dataset.replace(
             RunManifest(
                 run=self.name,
                 ingest=self._result,
@@ -212,33 +227,6 @@ def _counted(chunk: Chunk, content: ChunkContent) -> tuple[str, int, int]:
     return chunk.path, content.torn_bytes, content.unreadable_lines
 
 
-def _assemble_into(
-    sources: Sequence[PieceSource],
-    run: str,
-    root: Path,
-    to: Path,
-    unfinished: Path,
-    report: Callable[[int], None] = lambda events: None,
-) -> Assembled:
-    """Write the files of a run elsewhere first, and put them in the place of former ones when they
-    are complete.
-    """
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    assembled = assemble(sources, run, root, unfinished, report=report)
-    shutil.rmtree(to, ignore_errors=True)
-    unfinished.replace(to)
-    with suppress(OSError):
-        unfinished.parent.rmdir()
-    before, after = unfinished.relative_to(root).as_posix(), to.relative_to(root).as_posix()
-    return assembled._replace(
-        files=tuple(
-            msgspec.structs.replace(file, path=after + file.path.removeprefix(before))
-            for file in assembled.files
-        )
-    )
-
-
 # --------------------------------------------------------------------------------------------------
 # Large runs: every worker parses chunks, then one worker per run sorts
 
@@ -264,8 +252,7 @@ class AssembleTask(msgspec.Struct, frozen=True):
     number: int
     run: str
     root: str
-    to: str
-    unfinished: str
+    directory: str
     staged: tuple[Staged, ...]
 
 
@@ -283,19 +270,14 @@ class AssembledTask(msgspec.Struct, frozen=True):
 def parse_task(argument: bytes) -> bytes:
     """Do a `ParseTask`."""
     task = msgspec.json.decode(argument, type=ParseTask)
-    return msgspec.json.encode(ParsedTask(task.number, parse_into(task.chunk, Path(task.to))))
+    return msgspec.json.encode(ParsedTask(task.number, parse_into(task.chunk, place_of(task.to))))
 
 
 def assemble_task(argument: bytes) -> bytes:
     """Do an `AssembleTask`."""
     task = msgspec.json.decode(argument, type=AssembleTask)
-    assembled = _assemble_into(
-        [_on_disk(staged) for staged in task.staged],
-        task.run,
-        Path(task.root),
-        Path(task.to),
-        Path(task.unfinished),
-    )
+    sources = [_on_disk(staged) for staged in task.staged]
+    assembled = assemble(sources, task.run, place_of(task.root), task.directory)
     return msgspec.json.encode(AssembledTask(task.number, *assembled))
 
 
@@ -311,16 +293,28 @@ def _on_disk(staged: Staged) -> PieceSource:
     )
 
 
+@contextmanager
+def _staging(root: Place, *, is_shared: bool) -> Iterator[Place]:
+    """Yield the directory for parsed pieces. It is in the dataset, unless that is remote and the
+    workers are processes of this machine: then a local one saves the way to the store and back.
+    """
+    if not root.is_local and not is_shared:
+        with tempfile.TemporaryDirectory(prefix="kraftsim-ingest-") as scratch:
+            yield LocalPlace(Path(scratch))
+        return
+    staging = root / STAGING / fresh_name()
+    try:
+        yield staging
+    finally:
+        staging.delete_tree()
+        if isinstance(root, LocalPlace):
+            with suppress(OSError):  # another ingest uses it
+                (root / STAGING).path.rmdir()
+
+
 def _ingest_large(
-    plans: Sequence[_Plan],
-    dataset: Dataset,
-    workers: Workers,
-    report_parsed: Callable[[int, int], None],
-    report: Report,
-    all_bytes: int,
+    plans: Sequence[_Plan], staging: Place, workers: Workers, report: Report, all_bytes: int
 ) -> None:
-    (dataset.root / STAGING).mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=dataset.root / STAGING))
     tasks: list[bytes] = []
     owner: list[_Plan] = []
     sizes: list[int] = []
@@ -329,7 +323,7 @@ def _ingest_large(
             number = len(tasks)
             tasks.append(
                 msgspec.json.encode(
-                    ParseTask(chunk, str(staging.absolute() / f"{number:06}.arrows"), number)
+                    ParseTask(_absolute(chunk), _address(staging / f"{number:06}.arrows"), number)
                 )
             )
             owner.append(plan)
@@ -342,7 +336,7 @@ def _ingest_large(
         each = msgspec.json.decode(result, type=ParsedTask)
         found[each.number] = each.parsed
         done_bytes += sizes[each.number]
-        report_parsed(done_bytes, all_bytes)
+        report("parse", done_bytes, all_bytes)
 
     module = "kraftsim.analysis.ingest"
     workers.run(f"{module}:parse_task", tasks, parsed)
@@ -358,29 +352,36 @@ def _ingest_large(
         plan.finish(
             Assembled(each.files, each.kinds, each.nodes, each.events, each.frames_paired),
             [lines for chunk in plan.parsed for lines in chunk.lines],
-            [(each.source, each.torn_bytes, each.unreadable_lines) for each in plan.parsed],
+            [
+                (chunk.path, each.torn_bytes, each.unreadable_lines)
+                for chunk, each in zip(plan.chunks, plan.parsed, strict=True)
+            ],
         )
         sorted_events += each.events
         report("sort", sorted_events, events)
 
     workers.run(
         f"{module}:assemble_task",
-        [_assemble_argument(number, plan, staging) for number, plan in enumerate(plans)],
+        [_assemble_argument(number, plan) for number, plan in enumerate(plans)],
         assembled,
     )
-    shutil.rmtree(staging, ignore_errors=True)
-    with suppress(OSError):
-        staging.parent.rmdir()
 
 
-def _assemble_argument(number: int, plan: _Plan, staging: Path) -> bytes:
-    to = plan.dataset.directory(plan.name).absolute()
+def _absolute(chunk: Chunk) -> Chunk:
+    return chunk._replace(path=_address(place_of(chunk.path)))
+
+
+def _address(place: Place) -> str:
+    """Return the address of a place for a worker, which may have another working directory."""
+    return str(place.path.absolute() if isinstance(place, LocalPlace) else place)
+
+
+def _assemble_argument(number: int, plan: _Plan) -> bytes:
     task = AssembleTask(
         number=number,
         run=plan.name,
-        root=str(plan.dataset.root.absolute()),
-        to=str(to),
-        unfinished=str(staging.absolute() / to.name),
+        root=_address(plan.dataset.root),
+        directory=plan.dataset.directory(plan.name).name,
         staged=tuple(piece for chunk in plan.parsed for piece in chunk.staged),
     )
     return msgspec.json.encode(task)
@@ -391,40 +392,46 @@ def _assemble_argument(number: int, plan: _Plan, staging: Path) -> bytes:
 
 
 def ingested(
-    run: Path, *, spark: "SparkSession | None" = None, report: Report = no_report
+    run: Where, *, spark: "SparkSession | None" = None, report: Report = no_report
 ) -> IngestResult:
     """Return the facts of the dataset of a run directory, reading the logs first if they have
-    changed or were never read.
+    changed or were never read; or those of a run of a dataset, by its directory DATASET/run=NAME.
 
     Raises NoEvents.
     """
-    dataset = Dataset(run / EVENTS_FILE)
-    paths = event_logs(run)
-    with suppress(NoRun, OSError):
+    place = place_of(run)
+    if place.name.startswith(RUN_PREFIX):
+        with suppress(NoRun):
+            _, manifest = dataset_of(place)
+            return msgspec.structs.replace(manifest.ingest, parquet=str(place))
+    dataset = Dataset(place / EVENTS_FILE)
+    files = event_logs(place)
+    with suppress(NoRun, FileNotFoundError, NotADirectoryError):
         manifests = list(dataset.manifests())
         if len(manifests) == 1:
             (manifest,) = manifests
             result = manifest.ingest
-            if not paths or [_source(run, path) for path in paths] == [
+            if not files or [_source(file) for file in files] == [
                 _as_found(file) for file in result.files
             ]:
                 where = dataset.directory(manifest.run)
                 return msgspec.structs.replace(result, parquet=str(where))
-    return ingest_run(run, spark=spark, report=report)
+    if not files and Dataset(place).manifest_files():
+        raise NoEvents(f"{place} is a dataset: name one of its runs, as {place / RUN_PREFIX}NAME")
+    return ingest_run(place, spark=spark, report=report)
 
 
-def event_logs(run: Path) -> list[Path]:
-    """Return the event log files of a run, sorted."""
-    return sorted((run / EVENTS_DIRECTORY).rglob("*.jsonl"))
+def event_logs(run: Where) -> list[FoundFile]:
+    """Return the event log files of a run, sorted, by their paths from there."""
+    place = place_of(run)
+    return [
+        file._replace(path=f"{EVENTS_DIRECTORY}/{file.path}")
+        for file in (place / EVENTS_DIRECTORY).files(".jsonl")
+    ]
 
 
-def _source(run: Path, path: Path) -> SourceFile:
-    status = path.stat()
-    return SourceFile(
-        name=path.relative_to(run).as_posix(),
-        size_bytes=status.st_size,
-        modified_ns=status.st_mtime_ns,
-    )
+def _source(file: FoundFile) -> SourceFile:
+    return SourceFile(name=file.path, size_bytes=file.size_bytes, modified_ns=file.modified_ns)
 
 
 def _as_found(file: SourceFile) -> SourceFile:

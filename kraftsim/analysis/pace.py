@@ -5,7 +5,6 @@ acknowledgement counts in the phase and the interval in which it arrives.
 """
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.run_summary import codes, pairs, renumber
 from kraftsim.analysis.store import read_events
 
@@ -67,7 +67,7 @@ class Waits(NamedTuple):
         return self.wait_ns[self.wait_ns >= 0]
 
 
-def find_waits(parquet: Path) -> Waits:
+def find_waits(parquet: Where) -> Waits:
     """Return the waits for all acknowledgements of a run, in the order of time."""
     events = read_events(
         parquet,
@@ -95,7 +95,7 @@ def find_waits(parquet: Path) -> Waits:
     return Waits(at_ns[is_acknowledged], wait_ns[is_acknowledged])
 
 
-def find_pace(parquet: Path, waits: Waits) -> RunPace | None:
+def find_pace(parquet: Where, waits: Waits) -> RunPace | None:
     """Return latency and throughput; None for a run without acknowledgements."""
     if not len(waits.at_ns):
         return None

@@ -10,7 +10,6 @@ without line feed is the result of kill -9: it is dropped and counted, and is ne
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from kraftsim.analysis.columns import ENVELOPE_COLUMNS, EXTRA, NEVER_NULL, columns_of
+from kraftsim.analysis.places import Where, place_of
 
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 """The size of a chunk of a large file; a line belongs to the chunk in which it begins."""
@@ -44,7 +44,9 @@ _encode_extra = msgspec.json.Encoder(order="sorted").encode
 
 
 class Chunk(NamedTuple):
-    """Bytes `begin` to `end` of a file; `is_last` if the file ended there when it was looked at."""
+    """Bytes `begin` to `end` of a file, by its address; `is_last` if the file ended there when it
+    was looked at.
+    """
 
     path: str
     begin: int
@@ -72,12 +74,12 @@ class ChunkContent(NamedTuple):
     unreadable_lines: int = 0
 
 
-def chunks_of(path: Path, size_bytes: int | None = None) -> Iterator[Chunk]:
+def chunks_of(file: Where, size_bytes: int | None = None) -> Iterator[Chunk]:
     """Yield the chunks of a file, at least one."""
-    end = path.stat().st_size if size_bytes is None else size_bytes
+    end = place_of(file).size_bytes if size_bytes is None else size_bytes
     for begin in range(0, max(end, 1), CHUNK_BYTES):
         last = begin + CHUNK_BYTES >= end
-        yield Chunk(str(path), begin, end if last else begin + CHUNK_BYTES, last)
+        yield Chunk(str(file), begin, end if last else begin + CHUNK_BYTES, last)
 
 
 def read_chunk(chunk: Chunk) -> ChunkContent:
@@ -101,7 +103,7 @@ def _bytes_of(chunk: Chunk) -> tuple[bytes, int]:
     """Return the lines that begin in a chunk, and how many were too long to be read. The last line
     has no line feed if the file ends there.
     """
-    with open(chunk.path, "rb") as file:
+    with place_of(chunk.path).open() as file:
         begin = chunk.begin
         if begin:
             file.seek(begin - 1)  # a line that begins exactly here belongs to this chunk

@@ -7,7 +7,6 @@ unknown: nodes keep it in memory.   Source: KIP-101, KIP-595.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftsim.analysis.columns import POSITION
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.store import read_events
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -98,7 +98,7 @@ _TRUNCATED: Final = ("MetadataTruncated", "SnapshotLoaded")
 
 
 def replica_states(
-    parquet: Path, topic: str, partition: int, position: int
+    parquet: Where, topic: str, partition: int, position: int
 ) -> tuple[ReplicaState, ...]:
     """Return the replicas of a partition, or of the metadata log (`METADATA_TOPIC`), as they are
     right after the event at a position; none if no event tells of any.
@@ -116,7 +116,7 @@ def replica_states(
 
 
 def _last_rows(
-    parquet: Path, kinds: set[str], log: tuple[str, int] | None, position: int
+    parquet: Where, kinds: set[str], log: tuple[str, int] | None, position: int
 ) -> Sequence[Row]:
     """Return the last event of each kind on each node up to a position, in the order of time."""
     lifecycle = {_STARTED, *_DOWN, _FAULT}

@@ -8,7 +8,6 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -32,6 +31,7 @@ from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
+from kraftsim.analysis.places import Place, Where, place_of
 from kraftsim.analysis.reproduction import find_reproduction
 from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.session import SparkOptions
@@ -65,26 +65,26 @@ MARKS: Final = {
 
 
 def write_report(
-    run: Path,
-    to: Path | None = None,
+    run: Where,
+    to: Where | None = None,
     *,
     engine: Engine = Engine.AUTO,
     options: SparkOptions | None = None,
     report: Report = no_report,
-) -> Path:
-    """Write the report of a run to RUN/report.html, or to another file, and return its path; a run
+) -> Place:
+    """Write the report of a run to RUN/report.html, or to another file, and return its place; a run
     without analysis is analysed first.
     """
     analysis = analysis_of(run, engine=engine, options=options, report=report)
     analysis = _with_details_of_now(analysis, run)
-    path = to or run / REPORT_FILE
-    path.write_text(report_html(analysis), encoding="utf-8")
-    return path
+    place = place_of(run) / REPORT_FILE if to is None else place_of(to)
+    place.publish(report_html(analysis).encode())
+    return place
 
 
 def report_html(analysis: Analysis) -> str:
     """Return the whole page."""
-    drawn, left_out = _drawn(Path(analysis.ingest.parquet), _shown(analysis))
+    drawn, left_out = _drawn(analysis.ingest.parquet, _shown(analysis))
     still = scenery(drawn)
     payload = pack(drawn, {lane.name: number for number, lane in enumerate(still.lanes)})
     row_of = _row_of(drawn)
@@ -163,7 +163,7 @@ def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
 
 
-def _with_details_of_now(analysis: Analysis, run: Path) -> Analysis:
+def _with_details_of_now(analysis: Analysis, run: Where) -> Analysis:
     """Return the analysis with what `shrink` and `diff` have left since it was made; one of an
     earlier release, which has no details, gets them all.
     """
@@ -172,7 +172,7 @@ def _with_details_of_now(analysis: Analysis, run: Path) -> Analysis:
     if details is None:
         details = find_details(
             run,
-            Path(analysis.ingest.parquet),
+            analysis.ingest.parquet,
             analysis.verdicts,
             analysis.evidence,
             command=command,
@@ -194,7 +194,7 @@ def _shown(analysis: Analysis) -> Mapping[int, str]:
     }
 
 
-def _drawn(parquet: Path, witnesses: Mapping[int, str]) -> tuple[pa.Table, dict[str, int]]:
+def _drawn(parquet: Where, witnesses: Mapping[int, str]) -> tuple[pa.Table, dict[str, int]]:
     """Return the events to draw: all but the final logs, and of a very large run not the most
     numerous kinds; always those that show violations.
 
@@ -229,7 +229,7 @@ def _columns(kinds: set[str]) -> list[str]:
 
 
 def _read(
-    parquet: Path,
+    parquet: Where,
     columns: Sequence[str],
     *,
     kinds: set[str] | None = None,

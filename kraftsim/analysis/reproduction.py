@@ -8,11 +8,11 @@ is described by the command that makes it.
 
 import re
 import shlex
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
+from kraftsim.analysis.places import Place, Where, place_of
 from kraftsim.analysis.sentences import printable, sentence_of
 
 REPLAY_FILE: Final = "replay.json"
@@ -73,13 +73,14 @@ class _Difference(msgspec.Struct):
     first: _Divergence | None = None
 
 
-def find_reproduction(run: Path, command: str) -> Reproduction:
+def find_reproduction(run: Where, command: str) -> Reproduction:
     """Return what the files of a run and of its shrunken run tell; a file that cannot be read is as
     good as missing.
     """
-    small = run.with_name(f"{run.name}{SMALL_SUFFIX}")
-    is_small = (run / DESCRIPTION_FILE).exists()
-    shrunk = run if is_small else (small if (small / REPLAY_FILE).exists() else None)
+    run = place_of(run)
+    small = run.parent / f"{run.name}{SMALL_SUFFIX}"
+    is_small = (run / DESCRIPTION_FILE).is_file()
+    shrunk = run if is_small else (small if (small / REPLAY_FILE).is_file() else None)
     replay = _read(run / REPLAY_FILE, _Replay)
     smallest = shrunk or run
     at_hand = _read(smallest / REPLAY_FILE, _Replay) or replay
@@ -101,11 +102,11 @@ def find_reproduction(run: Path, command: str) -> Reproduction:
     )
 
 
-def _steps_to_sound(run: Path, replay: _Replay) -> list[str]:
+def _steps_to_sound(run: Place, replay: _Replay) -> list[str]:
     """Return the commands that make the sound run and compare it: the same run without its bugs, or
     with the code before the change under test.
     """
-    sound = run.with_name(f"{run.name}{SOUND_SUFFIX}")
+    sound = run.parent / f"{run.name}{SOUND_SUFFIX}"
     without_bugs = " --without-bugs" if replay.bugs else ""
     return [
         f"kraftsim replay {_quoted(run)}{without_bugs} --out {_quoted(sound)}",
@@ -113,19 +114,19 @@ def _steps_to_sound(run: Path, replay: _Replay) -> list[str]:
     ]
 
 
-def _read(path: Path, form: type[T]) -> T | None:
+def _read(path: Place, form: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=form)
+        return msgspec.json.decode(path.read(), type=form)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _faults(run: Path, replay: _Replay) -> tuple[str, ...]:
+def _faults(run: Place, replay: _Replay) -> tuple[str, ...]:
     """Return the faults as sentences: those of the description of a shrunken run, else the data of
     the replay file.
     """
     try:
-        described = _NUMBERED.findall((run / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        described = _NUMBERED.findall((run / DESCRIPTION_FILE).read().decode())
     except (OSError, UnicodeDecodeError):
         described = []
     if len(described) == len(replay.faults):
@@ -159,5 +160,5 @@ def _sentence(first: _Divergence, event: _Event | None) -> str:
     return f"{event.at_ns / 1e9:.6f} s  {sentence_of(first.node, event.kind, fields)}"
 
 
-def _quoted(path: Path) -> str:
+def _quoted(path: Place) -> str:
     return shlex.quote(str(path))

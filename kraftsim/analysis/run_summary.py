@@ -7,7 +7,6 @@ Source: Jepsen's "lost" and "duplicate" writes (jepsen.tests.kafka).
 """
 
 import re
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.store import read_events
 
 Integers = npt.NDArray[np.int64]
@@ -82,7 +82,7 @@ def duration(ns: int) -> str:
     return f"{ns / 1e6:.0f} ms" if ns >= 10_000_000 else f"{ns / 1e6:.2g} ms"
 
 
-def find_summary(parquet: Path, waits_ns: Integers) -> RunSummary:
+def find_summary(parquet: Where, waits_ns: Integers) -> RunSummary:
     """Return the summary of a run; `waits_ns` are the waits for its acknowledgements."""
     nodes, releases = _nodes(parquet)
     records = read_events(
@@ -258,7 +258,7 @@ def _doubled(
 # Nodes and releases
 
 
-def _nodes(parquet: Path) -> tuple[dict[str, int], tuple[str, ...]]:
+def _nodes(parquet: Where) -> tuple[dict[str, int], tuple[str, ...]]:
     """Return how many nodes of each role started, and their releases, the oldest first."""
     started = (
         read_events(parquet, kinds=("NodeStarted",), columns=("node", "role", "release"))

@@ -6,13 +6,13 @@ slices of a large run are cut.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from kraftsim.analysis.places import LocalPlace, Place, place_of
 from kraftsim.analysis.reading import Chunk, EventPiece, read_chunk
 
 SAMPLE_ROWS: Final = 4096
@@ -58,13 +58,12 @@ class ParsedChunk(msgspec.Struct, frozen=True):
     unreadable_lines: int
 
 
-def parse_into(chunk: Chunk, to: Path) -> ParsedChunk:
+def parse_into(chunk: Chunk, to: Place) -> ParsedChunk:
     """Parse a chunk and leave its pieces in a file."""
     content = read_chunk(chunk)
     staged = []
     if content.pieces:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        with open(to, "wb") as file:
+        with to.create() as file:
             for piece in content.pieces:
                 begin = file.tell()
                 with pa.ipc.new_stream(file, piece.table.schema, options=_OPTIONS) as writer:
@@ -104,7 +103,9 @@ def samples_of(piece: EventPiece) -> tuple[tuple[tuple[int, int], ...], int]:
 
 def load(staged: Staged) -> EventPiece:
     """Return a staged piece."""
-    with pa.memory_map(staged.path) as file:
+    place = place_of(staged.path)
+    is_here = isinstance(place, LocalPlace)
+    with pa.memory_map(str(place)) if is_here else pa.PythonFile(place.open()) as file:
         file.seek(staged.begin)
         table = pa.ipc.open_stream(file.read_buffer(staged.size_bytes)).read_all()
     return EventPiece(staged.node, staged.incarnation, staged.kind, table.combine_chunks())

@@ -9,11 +9,11 @@ Source: KIP-584, KIP-730, KIP-866.
 import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.sentences import printable
 from kraftsim.analysis.store import read_events
 from kraftsim.clients.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
@@ -78,7 +78,7 @@ class UpgradeChapter(msgspec.Struct, frozen=True):
     errors: tuple[Counted, ...]
 
 
-def find_upgrade(parquet: Path) -> UpgradeChapter | None:
+def find_upgrade(parquet: Where) -> UpgradeChapter | None:
     """Return the chapter of the run in a Parquet file, or None if it has none."""
     table = read_events(parquet, kinds=KINDS, columns=COLUMNS)
     return upgrade_of(

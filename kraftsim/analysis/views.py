@@ -4,11 +4,14 @@ queries use.
 The texts are limited to SQL that Spark and DuckDB share, so that the same queries run on both.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kraftsim.analysis.columns import (
     CAUSE_POSITION,
@@ -18,16 +21,20 @@ from kraftsim.analysis.columns import (
     POSITION,
     event_schema,
     family_of_kind,
+    family_schema,
     fields_of,
     view_name,
 )
 from kraftsim.analysis.dataset import (
+    DataFile,
     Dataset,
+    FileGroup,
     RunManifest,
     dataset_of,
-    files_by_family,
-    names_to_filter,
+    file_groups,
 )
+from kraftsim.analysis.places import Place, Where, place_of
+from kraftsim.analysis.store import rows_of, scan
 from kraftsim.events.catalogue import KINDS
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ class Runs(NamedTuple):
     the run is called.
     """
 
-    root: Path
+    root: Place
     manifests: tuple[RunManifest, ...]
     are_many: bool
 
@@ -64,19 +71,18 @@ class Runs(NamedTuple):
         """The number of events of all runs."""
         return sum(manifest.ingest.event_count for manifest in self.manifests)
 
-    def files(self, kind: str) -> tuple[str, ...]:
-        """Return the paths of the files that hold events of a kind."""
-        found = files_by_family(self.manifests, (kind,))
-        return tuple(str(self.root / path) for path in found.get(family_of_kind(kind), ()))
+    def groups(self, kind: str) -> tuple[FileGroup, ...]:
+        """Return the files that hold events of a kind."""
+        return file_groups(self.manifests, (kind,)).get(family_of_kind(kind), ())
 
 
-def one_run(parquet: Path | str) -> Runs:
+def one_run(parquet: Where) -> Runs:
     """Return a run by the directory of its files. Raises NoRun."""
     dataset, manifest = dataset_of(parquet)
     return Runs(dataset.root, (manifest,), are_many=False)
 
 
-def all_runs(root: Path | str, names: Iterable[str] | None = None) -> Runs:
+def all_runs(root: Where, names: Iterable[str] | None = None) -> Runs:
     """Return all runs of a dataset, or those named. Raises NoRun for an unknown name."""
     dataset = Dataset(root)
     chosen = dataset.manifests() if names is None else map(dataset.manifest, names)
@@ -98,11 +104,17 @@ def duckdb_views(
     loaded = _family_tables(connection, runs) if as_tables else {}
     for kind in kinds:
         query = _empty(kind)
-        paths = runs.files(kind)
-        if paths:
-            source = loaded.get(family_of_kind(kind)) or _parquet(paths)
+        groups = runs.groups(kind)
+        if groups:
             names = ", ".join((_selected(runs), *(f"event.{name}" for name in _columns(kind))))
-            query = f"SELECT {names} FROM {source} AS event WHERE {_condition(kind, runs)}"
+            table = loaded.get(family_of_kind(kind))
+            sources = (
+                _sources(connection, runs.root, groups) if table is None else [(table, "true")]
+            )
+            query = " UNION ALL ".join(
+                f"SELECT {names} FROM {source} AS event WHERE kind = '{kind}' AND {condition}"
+                for source, condition in sources
+            )
         what = "TABLE" if as_tables else "VIEW"
         connection.execute(f"CREATE OR REPLACE {what} {view_name(kind)} AS {query}")
 
@@ -111,15 +123,14 @@ def duckdb_events(connection: "duckdb.DuckDBPyConnection", runs: Runs) -> None:
     """Create the view of all events, with all columns."""
     names = event_schema().names
     parts = [
-        "SELECT * FROM " + _parquet([str(runs.root / path) for path in paths])
-        for paths in files_by_family(runs.manifests).values()
+        f"SELECT * FROM {source} WHERE {condition}"
+        for groups in file_groups(runs.manifests).values()
+        for source, condition in _sources(connection, runs.root, groups)
     ]
     every = " UNION ALL BY NAME ".join([*parts, _no_events()])
-    filtered = names_to_filter(runs.manifests)
-    where = "" if filtered is None else f" WHERE run IN ({', '.join(map(_quoted, filtered))})"
     connection.execute(
         f"CREATE OR REPLACE VIEW {EVENTS_VIEW} AS SELECT {', '.join(map(_name, names))} "
-        f"FROM ({every}){where}"
+        f"FROM ({every})"
     )
 
 
@@ -139,24 +150,35 @@ def _family_tables(connection: "duckdb.DuckDBPyConnection", runs: Runs) -> Mappi
     is opened once, not once per kind.
     """
     names = {}
-    for family, paths in files_by_family(runs.manifests).items():
+    for family, groups in file_groups(runs.manifests).items():
         names[family] = f"family_{family}"
-        source = _parquet([str(runs.root / path) for path in paths])
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {names[family]} AS SELECT * FROM {source}")
+        rows = " UNION ALL ".join(
+            f"SELECT * FROM {source} WHERE {condition}"
+            for source, condition in _sources(connection, runs.root, groups)
+        )
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {names[family]} AS {rows}")
     return names
 
 
-def _parquet(paths: Iterable[str]) -> str:
-    listed = ", ".join(_quoted(path) for path in paths)
-    return f"read_parquet([{listed}], hive_partitioning = false)"
+def _sources(
+    connection: "duckdb.DuckDBPyConnection", root: Place, groups: Sequence[FileGroup]
+) -> Iterator[tuple[str, str]]:
+    """Yield what DuckDB reads, and the condition for the wanted rows. Remote files reach DuckDB
+    through pyarrow, which needs no extension that must be downloaded.
+    """
+    for group in groups:
+        condition = "true" if group.runs is None else _is_one_of(group.runs)
+        if root.is_local:
+            listed = ", ".join(_quoted(str(root / file.path)) for file in group.files)
+            yield f"read_parquet([{listed}], hive_partitioning = false)", condition
+        else:
+            name = f"remote_{sha256(repr((str(root), group.files)).encode()).hexdigest()[:16]}"
+            connection.register(name, scan(root, group.files))
+            yield name, condition
 
 
-def _condition(kind: str, runs: Runs) -> str:
-    """Return what selects the events of a kind: also by run if a file holds other runs, too."""
-    names = names_to_filter(runs.manifests)
-    if names is None:
-        return f"kind = '{kind}'"
-    return f"kind = '{kind}' AND run IN ({', '.join(map(_quoted, names))})"
+def _is_one_of(runs: Iterable[str]) -> str:
+    return f"run IN ({', '.join(map(_quoted, runs))})"
 
 
 def make_views(
@@ -170,46 +192,90 @@ def make_views(
 
     Each view reads only its own few columns, and that of a kind that does not occur nothing:
     planning over all columns of all kinds takes Spark longer than the execution. With `is_small`
-    the events are read once and cached.
+    the events are read once and cached; those of a remote dataset always.
     """
     for kind in kinds:
         view = frame_of(spark, runs, kind)
         if is_small and kind in runs.kinds:
             view = view.coalesce(1).cache()
+        elif not runs.root.is_local and kind in runs.kinds:
+            view = view.cache()
         view.createOrReplaceTempView(view_name(kind))
 
 
 def frame_of(spark: "SparkSession", runs: Runs, kind: str) -> "DataFrame":
     """Return the events of a kind as a frame of Spark, with the columns of its view."""
-    paths = runs.files(kind)
+    groups = runs.groups(kind)
     columns = _columns(kind)
-    if not paths:
+    if not groups:
         return spark.sql(_empty(kind, _SPARK_TYPES))
-    frame = (
-        spark.read.schema(_struct(("run", *columns, "kind")))
-        .option("recursiveFileLookup", "true")
-        .parquet(*paths)
-        .where(_condition(kind, runs))
-    )
+    names = ("run", *columns, "kind")
+    frame = _union(_frame(spark, runs.root, group, names, kind) for group in groups)
     return frame.selectExpr("run" if runs.are_many else f"'{ONE_RUN}' AS run", *columns)
 
 
 def all_events(spark: "SparkSession", runs: Runs) -> "DataFrame":
     """Return all events with all columns as a frame of Spark."""
-    frames = []
-    for paths in files_by_family(runs.manifests).values():
-        read = spark.read.schema(_struct(event_schema().names))
-        frames.append(
-            read.option("recursiveFileLookup", "true").parquet(
-                *(str(runs.root / path) for path in paths)
-            )
-        )
-    if not frames:
-        return spark.createDataFrame([], _struct(event_schema().names))
-    every = frames[0]
-    for frame in frames[1:]:
-        every = every.union(frame)
-    return every
+    names = tuple(event_schema().names)
+    groups = [group for found in file_groups(runs.manifests).values() for group in found]
+    if not groups:
+        return spark.createDataFrame([], _struct(names))
+    return _union(_frame(spark, runs.root, group, names) for group in groups)
+
+
+def _union(frames: "Iterable[DataFrame]") -> "DataFrame":
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _frame(
+    spark: "SparkSession", root: Place, group: FileGroup, names: Sequence[str], kind: str = ""
+) -> "DataFrame":
+    """Return columns of the wanted rows of some files. What the files do not have is null."""
+    if not root.is_local:
+        return _frame_by_python(spark, root, group, names, kind)
+    frame = (
+        spark.read.schema(_struct(names))
+        .option("recursiveFileLookup", "true")
+        .parquet(*((root / file.path).hadoop for file in group.files))
+    )
+    if kind:
+        frame = frame.where(f"kind = '{kind}'")
+    return frame if group.runs is None else frame.where(_is_one_of(group.runs))
+
+
+def _frame_by_python(
+    spark: "SparkSession", root: Place, group: FileGroup, names: Sequence[str], kind: str
+) -> "DataFrame":
+    """Return the same of remote files: tasks of Spark read them with pyarrow.
+
+    Spark itself needs jars for most stores, hundreds of megabytes for S3, and settings of its own.
+    Workers take endpoint and credentials from their environment.
+    """
+    address = str(root)
+    where = rows_of(group) & (pc.field("kind") == kind if kind else pc.scalar(True))
+    wanted = pa.schema([event_schema().field(name) for name in names])
+    files = pa.table({"file": [msgspec.json.encode(file) for file in group.files]})
+    frame = spark.createDataFrame(files).repartition(len(group.files))
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for encoded in batch.column("file").to_pylist():
+                file = msgspec.json.decode(encoded, type=DataFile)
+                there = [name for name in names if name in family_schema(file.family).names]
+                found = scan(place_of(address), [file]).to_batches(columns=there, filter=where)
+                for rows in found:
+                    yield _with_all_columns(rows, wanted)
+
+    return frame.mapInArrow(read, _struct(names))
+
+
+def _with_all_columns(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    there = set(rows.schema.names)
+    columns = [
+        rows.column(field.name) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in wanted
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def _selected(runs: Runs) -> str:

@@ -5,7 +5,6 @@ contain one are read.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from kraftsim.analysis.columns import (
     POSITION,
     event_schema,
 )
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.sentences import Value, printable, sentence_of
 from kraftsim.analysis.store import read_events
 
@@ -47,7 +47,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.t_ns / 1e9:.6f} s  {printable(self.event_id)}  {self.sentence}"
 
 
-def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Witness]:
+def fetch_witnesses(parquet: Where, positions: Iterable[int]) -> Mapping[int, Witness]:
     """Return the events at the positions, by position."""
     wanted = sorted(set(positions))
     if not wanted:

@@ -8,15 +8,16 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from kraftsim.analysis.places import Where
 from kraftsim.audit.reading.disks import disk_of
-from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, size_of
+from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, shares, size_of
 from kraftsim.audit.reading.pieces import ParquetSink, Piece
-from kraftsim.audit.reading.plan import LogDirectory, log_directories, replica_piece
+from kraftsim.audit.reading.plan import LogDirectory, log_directories, replica_of
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, joined
 
@@ -40,20 +41,20 @@ class Staged:
     size: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Share:
     """Jobs that one process does one after the other, with their places in the order."""
 
     number: int
-    jobs: list[tuple[int, Job]] = field(default_factory=list)
-    size: int = 0
+    jobs: list[tuple[int, Job]]
+    size: int
 
 
 def stage(
-    dirs: Sequence[Path | str],
+    dirs: Sequence[Where],
     root: Path,
     *,
-    remote_dirs: Sequence[Path | str] = (),
+    remote_dirs: Sequence[Where] = (),
     with_records: bool = False,
     with_crc: bool = True,
     workers: int | None = None,
@@ -65,7 +66,7 @@ def stage(
     `with_crc` only headers are read, and checksums are null; those of Kafka's own topics are
     always checked.
     """
-    directories = [each for place in dirs for each in log_directories(str(place))]
+    directories = [each for place in dirs for each in log_directories(place)]
     jobs = list(enumerate(_all_jobs(directories)))
     options = ReadOptions(with_records=with_records, with_crc=with_crc)
     total = sum(size_of(job) for _, job in jobs)
@@ -84,7 +85,7 @@ def stage(
     sink = ParquetSink(root, 0)
     sink.write(_of_directories(directories, ends))
     for place in remote_dirs:
-        sink.write(remote_pieces(str(place)))
+        sink.write(remote_pieces(place))
     for table, count in sink.close().items():
         rows[table] += count
     return Staged(
@@ -93,10 +94,10 @@ def stage(
 
 
 def pieces_of(
-    dirs: Iterable[Path | str], *, with_records: bool = False, with_crc: bool = True
+    dirs: Iterable[Where], *, with_records: bool = False, with_crc: bool = True
 ) -> Iterator[Piece]:
     """Yield all rows of log directories, in this process."""
-    directories = [each for place in dirs for each in log_directories(str(place))]
+    directories = [each for place in dirs for each in log_directories(place)]
     options = ReadOptions(with_records=with_records, with_crc=with_crc)
     ends: Ends = defaultdict(list)
     for number, job in enumerate(_all_jobs(directories)):
@@ -108,7 +109,7 @@ def pieces_of(
 
 def _all_jobs(directories: Iterable[LogDirectory]) -> Iterator[Job]:
     for directory in directories:
-        yield from jobs_of(disk_of(directory.path), directory)
+        yield from jobs_of(disk_of(directory.path), directory, lambda origin: True)
 
 
 def _of_directories(directories: Iterable[LogDirectory], ends: Ends) -> Iterator[Piece]:
@@ -116,34 +117,27 @@ def _of_directories(directories: Iterable[LogDirectory], ends: Ends) -> Iterator
         yield from directory.pieces
         for partition in directory.partitions:
             found = sorted(ends.get((directory.path, partition.origin.directory or ""), []))
-            yield replica_piece(directory, partition, joined([each for _, each in found]))
+            yield replica_of(directory, partition).piece(joined([each for _, each in found]))
 
 
 def _read_all(
     jobs: Sequence[tuple[int, Job]], root: Path, options: ReadOptions, workers: int
 ) -> Iterator[tuple[_Share, list[tuple[int, RangeEnds]], dict[str, int]]]:
-    shares = _shares(jobs, workers)
-    if workers == 1 or len(shares) == 1:
-        for share in shares:
+    total = sum(size_of(job) for _, job in jobs)
+    wanted = max(total // (workers * SHARES_PER_WORKER), SHARE_BYTES_MIN)
+    places = iter(jobs)
+    divided = [
+        _Share(number, [next(places) for _ in share], sum(map(size_of, share)))
+        for number, share in enumerate(shares((job for _, job in jobs), wanted), 1)
+    ]
+    if workers == 1 or len(divided) < 2:
+        for share in divided:
             yield share, *_read_share(share, root, options)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        waiting = {pool.submit(_read_share, share, root, options): share for share in shares}
+        waiting = {pool.submit(_read_share, share, root, options): share for share in divided}
         for future in as_completed(waiting):
             yield waiting[future], *future.result()
-
-
-def _shares(jobs: Sequence[tuple[int, Job]], workers: int) -> list[_Share]:
-    """Divide the jobs into shares of about the same size, in their order."""
-    total = sum(size_of(job) for _, job in jobs)
-    wanted = max(total // (workers * SHARES_PER_WORKER), SHARE_BYTES_MIN)
-    shares = [_Share(1)]
-    for number, job in jobs:
-        if shares[-1].size >= wanted:
-            shares.append(_Share(len(shares) + 1))
-        shares[-1].jobs.append((number, job))
-        shares[-1].size += size_of(job)
-    return shares
 
 
 def _read_share(

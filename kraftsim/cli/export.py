@@ -4,13 +4,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
 from kraftsim.cli.failure import Failure, fail
 from kraftsim.cli.options import run_argument
 from kraftsim.cli.progress import progress
+
+if TYPE_CHECKING:
+    from kraftsim.analysis.places import Place
 
 FILES: Final = {
     "perfetto": "perfetto.json",
@@ -92,7 +95,7 @@ Exit codes: 0 ok, 3 failed."""
     "what lies between them. With --format mermaid.",
 )
 def export(
-    run: Path,
+    run: "Place",
     format_name: str,
     to: Path | None,
     from_ms: float | None,
@@ -109,7 +112,9 @@ def export(
     from kraftsim.analysis.ingest import ingested
 
     window = ExportWindow(from_ms=from_ms, until_ms=until_ms, limit=limit, violation=violation)
-    path = to or run / FILES[format_name]
+    if to is None and not run.is_local:
+        raise Failure(f"{run} is remote: name a file of this machine with --to")
+    path = to or Path(str(run / FILES[format_name]))
     try:
         ingest = ingested(run)
         is_shown = str(path) != "-" or not sys.stdout.isatty()

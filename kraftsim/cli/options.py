@@ -2,15 +2,55 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from kraftsim.cli.failure import Failure
 
+if TYPE_CHECKING:
+    from kraftsim.analysis.places import Place
+
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 """A directory that need not exist yet."""
+
+
+class PlaceParameter(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
+    """A directory of this machine, or the address of a remote one; the verb gets a `Place`."""
+
+    name = "directory"
+
+    def __init__(self, *, exists: bool = True) -> None:
+        self._exists = exists
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "Place":
+        """Return the place. Fails for an address that cannot be used, and, unless a verb makes the
+        directory, for one that does not exist.
+        """
+        from kraftsim.analysis.places import LocalPlace, Place, place_of
+
+        if isinstance(value, Place):
+            return value
+        try:
+            place = place_of(str(value))
+            if isinstance(place, LocalPlace):
+                click.Path(exists=self._exists, file_okay=False).convert(
+                    str(place.path), param, ctx
+                )
+            else:
+                place.check()
+                if self._exists and not place.is_directory():
+                    self.fail(f"there is nothing at {place}.", param, ctx)
+        except OSError as trouble:
+            raise Failure(str(trouble)) from trouble
+        return place
+
+
+PLACE = PlaceParameter()
+NEW_PLACE = PlaceParameter(exists=False)
 
 Verb = TypeVar("Verb", bound=Callable[..., object])
 
@@ -160,10 +200,8 @@ def work_option(verb: Verb) -> Verb:
 
 
 def run_argument(verb: Verb) -> Verb:
-    """Add the argument RUN, the directory of a run; the verb gets `run: Path`."""
-    return click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))(
-        verb
-    )
+    """Add the argument RUN, the directory of a run; the verb gets `run: Place`."""
+    return click.argument("run", type=PLACE)(verb)
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:

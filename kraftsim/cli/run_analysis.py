@@ -3,12 +3,23 @@ follow its producer ids through the metadata log.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kraftsim.cli.failure import FAILED, OK, UNKNOWN, VIOLATED, fail
-from kraftsim.cli.options import DIRECTORY, json_option, print_lines, run_argument, write_json
+from kraftsim.cli.options import (
+    NEW_PLACE,
+    PLACE,
+    json_option,
+    print_lines,
+    run_argument,
+    write_json,
+)
 from kraftsim.cli.spark_options import engine_option, options_of, spark_options, stages
+
+if TYPE_CHECKING:
+    from kraftsim.analysis.places import Place
 
 
 @click.command(
@@ -16,6 +27,7 @@ from kraftsim.cli.spark_options import engine_option, options_of, spark_options,
 Examples:
   kraftsim ingest runs/seven
   kraftsim ingest runs/* --dataset runs/all
+  kraftsim ingest runs/seven --dataset s3a://bucket/runs
   kraftsim ingest runs/large --master spark://10.0.0.1:7077 --conf spark.executor.memory=4g"""
 )
 @click.argument(
@@ -23,11 +35,11 @@ Examples:
     nargs=-1,
     required=True,
     metavar="RUN...",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=PLACE,
 )
 @click.option(
     "--dataset",
-    type=DIRECTORY,
+    type=NEW_PLACE,
     default=None,
     help="Put all runs into this dataset; a run that it has is replaced. Default: each run into "
     "RUN/events.parquet.",
@@ -35,8 +47,8 @@ Examples:
 @spark_options
 @json_option
 def ingest(
-    runs: tuple[Path, ...],
-    dataset: Path | None,
+    runs: tuple["Place", ...],
+    dataset: "Place | None",
     master: str,
     remote: str,
     conf: tuple[str, ...],
@@ -82,6 +94,7 @@ EXIT_CODES = {"ok": OK, "violated": VIOLATED, "unknown": UNKNOWN, "vacuous": UNK
 Examples:
   kraftsim analyze runs/seven
   kraftsim analyze runs/seven --invariant producer-id-unique --json verdicts.json
+  kraftsim analyze s3a://bucket/runs/run=seven
   kraftsim analyze runs/seven --engine spark --master spark://10.0.0.1:7077
 
 \b
@@ -99,7 +112,7 @@ Exit codes: 0 ok, 1 violated, 2 unknown or vacuous, 3 failed."""
 @spark_options
 @json_option
 def analyze(
-    run: Path,
+    run: "Place",
     invariants: tuple[str, ...],
     engine: str,
     master: str,
@@ -144,7 +157,7 @@ def analyze(
 @spark_options
 @json_option
 def report(
-    run: Path,
+    run: "Place",
     to: Path | None,
     engine: str,
     master: str,
@@ -165,7 +178,7 @@ def report(
     except (ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     click.echo(f"report: {written}")
-    write_json(json_file, {"report": str(written), "size_bytes": written.stat().st_size})
+    write_json(json_file, {"report": str(written), "size_bytes": written.size_bytes})
 
 
 @click.command(

@@ -30,9 +30,22 @@ def spark_options(verb: Verb) -> Verb:
         "--conf",
         multiple=True,
         metavar="KEY=VALUE",
+        is_eager=True,  # before addresses are checked
+        callback=_take_store,
         help="A setting of Spark, for example spark.executor.memory=4g. Repeatable.",
     )
     return master(remote(conf(verb)))
+
+
+def _take_store(
+    context: click.Context, parameter: click.Parameter, conf: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Let the settings `spark.hadoop.fs.s3a.*` decide how s3:// and s3a:// are reached."""
+    if any(each.startswith("spark.hadoop.fs.s3a.") for each in conf):
+        from kraftsim.analysis.places import use_settings
+
+        use_settings(dict(each.split("=", 1) for each in conf if "=" in each))
+    return conf
 
 
 def engine_option(verb: Verb) -> Verb:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import Failure, fail
-from kraftsim.cli.options import json_option, print_lines, write_json
+from kraftsim.cli.options import PLACE, json_option, print_lines, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE = click.Path(exists=True, file_okay=False, path_type=Path)
+    from kraftsim.analysis.places import Place
+
 FORMATS = ("table", "csv", "json")
 ROWS_SHOWN = 100
 
@@ -49,9 +50,9 @@ def sql(words: tuple[str, ...], tables: bool, form: str, limit: int) -> None:
     """Query the events of a run, of a dataset, or the tables of a campaign.
 
     PLACE is a run, a dataset of `kraftsim ingest --dataset`, or the output of `kraftsim sweep
-    --spark MASTER --out DIR`. There is a table for each kind of event, called as the kind in
-    snake_case, and `events` with all of them; a campaign has `seeds`, `faults`, `verdicts` and
-    `exercised`, too. The SQL is that of DuckDB.
+    --spark MASTER --out DIR`, also by an address such as s3a://bucket/runs. There is a table for
+    each kind of event, called as the kind in snake_case, and `events` with all of them; a campaign
+    has `seeds`, `faults`, `verdicts` and `exercised`, too. The SQL is that of DuckDB.
     """
     from kraftsim.analysis.access import open_any
 
@@ -68,7 +69,7 @@ def sql(words: tuple[str, ...], tables: bool, form: str, limit: int) -> None:
     _print(result, form, limit)
 
 
-def _query_and_place(words: tuple[str, ...], tables: bool) -> tuple[str, Path]:
+def _query_and_place(words: tuple[str, ...], tables: bool) -> "tuple[str, Place]":
     if len(words) != (1 if tables else 2):
         raise Failure(
             "expected --tables PLACE"
@@ -76,8 +77,14 @@ def _query_and_place(words: tuple[str, ...], tables: bool) -> tuple[str, Path]:
             else "expected a query in quotes, and a place: "
             'kraftsim sql "SELECT count(*) FROM events" runs/seven'
         )
-    place = Path(words[-1])
-    if not place.is_dir():
+    from kraftsim.analysis.places import place_of
+
+    try:
+        place = place_of(words[-1])
+        is_there = place.is_directory()
+    except OSError as trouble:
+        fail(trouble)
+    if not is_there:
         raise Failure(f"{place} is no directory: name a run, a dataset or a campaign")
     return words[0], place
 
@@ -119,7 +126,7 @@ def dataset() -> None:
 @dataset.command(name="list")
 @click.argument("place", type=PLACE, metavar="DATASET")
 @json_option
-def list_runs(place: Path, json_file: Path | None) -> None:
+def list_runs(place: "Place", json_file: Path | None) -> None:
     """List the runs of a dataset."""
     from kraftsim.analysis.dataset import Dataset
 
@@ -141,7 +148,7 @@ def list_runs(place: Path, json_file: Path | None) -> None:
 @dataset.command()
 @click.argument("place", type=PLACE, metavar="DATASET")
 @json_option
-def compact(place: Path, json_file: Path | None) -> None:
+def compact(place: "Place", json_file: Path | None) -> None:
     """Join the small files of many runs into a few large ones.
 
     Nothing may write to the dataset meanwhile. Also drops the rows of runs that were removed.
@@ -160,7 +167,7 @@ def compact(place: Path, json_file: Path | None) -> None:
 @dataset.command()
 @click.argument("place", type=PLACE, metavar="DATASET")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-def remove(place: Path, runs: tuple[str, ...]) -> None:
+def remove(place: "Place", runs: tuple[str, ...]) -> None:
     """Remove runs from a dataset; the directories of the runs themselves stay."""
     from kraftsim.analysis.dataset import Dataset
 
@@ -187,7 +194,7 @@ def remove(place: Path, runs: tuple[str, ...]) -> None:
     metavar="DAYS",
     help="Remove runs that were ingested more than so many days ago.",
 )
-def expire(place: Path, keep: int | None, older_than: float | None) -> None:
+def expire(place: "Place", keep: int | None, older_than: float | None) -> None:
     """Remove old runs from a dataset."""
     from kraftsim.analysis.compaction import expire as remove_old
     from kraftsim.analysis.dataset import Dataset

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kraftsim.cli.failure import fail
-from kraftsim.cli.options import json_option, print_lines, run_argument, write_json
+from kraftsim.cli.options import json_option, print_lines, write_json
 
 NANOSECONDS = 1_000_000_000
 
@@ -24,7 +24,7 @@ Examples:
 \b
 Exit codes: 0 ok, 1 violated, 2 unknown or vacuous, 3 failed."""
 )
-@run_argument
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--invariant",
     "invariants",

@@ -371,6 +371,17 @@ def _build_headers(headers: Headers) -> bytes:
     return b"".join(chunks)
 
 
+def headers_at(data: bytes, position: int) -> tuple[Headers, int]:
+    """Return the headers of a record from their count on, and the position after them.
+
+    Raises MalformedRecord.
+    """
+    try:
+        return _read_headers(data, position)
+    except IndexError:
+        raise MalformedRecord("the bytes end inside a header") from None
+
+
 def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
     count, position = _read_size(data, position)
     if not 0 <= count <= len(data) - position:

@@ -7,12 +7,13 @@ from kraftsim.analysis.compaction import compact
 from kraftsim.analysis.dataset import Dataset
 from kraftsim.analysis.engines import DuckdbQueries
 from kraftsim.analysis.ingest import ingest_runs
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.verdicts import Row, by_run, find_rows
 from kraftsim.analysis.views import Runs, all_runs, one_run
 from kraftsim.invariants.invariant import Invariant
 
 
-def rows_by_duckdb(parquet: Path | str, invariants: Sequence[Invariant]) -> list[Row]:
+def rows_by_duckdb(parquet: Where, invariants: Sequence[Invariant]) -> list[Row]:
     """Return the rows about a run, by the directory of its files."""
     runs = one_run(parquet)
     return find_rows(DuckdbQueries(runs, threads=1), runs, invariants)

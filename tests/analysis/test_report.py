@@ -150,7 +150,7 @@ def spaced_words(text: str) -> str:
 
 
 def page_of(run: Path) -> Page:
-    return Page(write_report(run).read_text(encoding="utf-8"))
+    return Page(write_report(run).read().decode())
 
 
 def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_client_chosen_names_are_escaped(tmp_path: Path) -> None:
         command=HOSTILE[2],
         started=HOSTILE[3],
     )
-    text = write_report(run).read_text(encoding="utf-8")
+    text = write_report(run).read().decode()
     page = Page(text)
     for name in HOSTILE:
         assert name not in text or name in ("{{DATA}}{{STYLE}}", "`${alert(4)}`"), (
@@ -290,7 +290,7 @@ def test_the_report_loads_no_external_resource(tmp_path: Path) -> None:
     """One file that can be mailed: no URL, no library, and a content security policy that forbids
     both.
     """
-    text = write_report(judged(tmp_path, generated_run(seconds=0.2))).read_text(encoding="utf-8")
+    text = write_report(judged(tmp_path, generated_run(seconds=0.2))).read().decode()
     page = Page(text)
     assert not any(
         {"src", "href", "action", "data-src"} & set(attributes) for _, attributes in page.elements
@@ -339,7 +339,7 @@ def test_what_broke_comes_before_the_invariants(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     run = judged(tmp_path, history, command="kraftsim scenario tale --seed 7")
-    text = write_report(run).read_text(encoding="utf-8")
+    text = write_report(run).read().decode()
     words = spaced_words(text)
     assert text.index('id="broke"') < text.index('id="invariants"')
     section = words[words.index("What broke") : words.index("To reproduce it")]
@@ -380,7 +380,7 @@ def test_latency_and_throughput_are_plots_with_tables(tmp_path: Path) -> None:
             "client", RecordSent(client_id="c", topic="t", partition=0, record_key=str(number))
         )
         history.emit("client", acknowledged(number, str(number)), after_ns=100_000_000)
-    text = write_report(judged(tmp_path, history)).read_text(encoding="utf-8")
+    text = write_report(judged(tmp_path, history)).read().decode()
     page = Page(text)
     plots = [attributes for tag, attributes in page.elements if tag == "svg"]
     assert len(plots) == 2

@@ -1,6 +1,5 @@
 """A real S3 server on loopback: S3Proxy, from Maven."""
 
-import socket
 import subprocess
 import tempfile
 import time
@@ -9,6 +8,7 @@ from types import TracebackType
 
 import boto3
 
+from kraftsim.cluster.ports import free_port_range
 from tests.apache_kafka.class_path import CACHE, MAVEN_SECONDS, Missing, java, maven
 
 RELEASE = "2.6.0"
@@ -39,7 +39,7 @@ class S3Server:
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory()
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port_range(1)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -134,12 +134,6 @@ class S3Server:
             .read_text(errors="replace")
             .splitlines()[-LINES_SHOWN:]
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _class_path() -> str:

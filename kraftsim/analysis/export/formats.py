@@ -1,7 +1,6 @@
 """The formats of an export by name, and the choice of the window that is written."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import IO, Final
 
 import msgspec
@@ -16,6 +15,7 @@ from kraftsim.analysis.export.mermaid import (
     violation_of,
 )
 from kraftsim.analysis.export.scope import Scope, Writer
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.store import count_kinds
 
 MERMAID: Final = "mermaid"
@@ -50,12 +50,12 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def export_events(
-    parquet: Path | str,
+    parquet: Where,
     format_name: str,
     out: IO[bytes],
     window: ExportWindow,
     *,
-    analysis_file: Path,
+    analysis_file: Where,
     advance: Callable[[int], None] = lambda events: None,
 ) -> Exported:
     """Write the events of an ingested run in a format.
@@ -87,7 +87,7 @@ def export_events(
     )
 
 
-def events_read(parquet: Path | str, format_name: str) -> int:
+def events_read(parquet: Where, format_name: str) -> int:
     """Return how many events an export of the whole run reads, for a progress bar."""
     counts = count_kinds(parquet)
     kinds = KINDS_READ.get(format_name, tuple(counts))
@@ -95,7 +95,7 @@ def events_read(parquet: Path | str, format_name: str) -> int:
 
 
 def _diagram(
-    parquet: Path | str, window: ExportWindow, analysis_file: Path, advance: Callable[[int], None]
+    parquet: Where, window: ExportWindow, analysis_file: Where, advance: Callable[[int], None]
 ) -> tuple[Writer, Scope]:
     if window.violation is None and window.from_ms is None and window.until_ms is None:
         raise ValueError(

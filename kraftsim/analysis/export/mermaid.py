@@ -7,7 +7,6 @@ Source: mermaid.js.org, Sequence diagrams.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ from kraftsim.analysis.analysis import WORST_FIRST
 from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.export.scope import Integers, LoggedEvent, Scope, api_name, texts
 from kraftsim.analysis.looks import family_of
+from kraftsim.analysis.places import Where, place_of
 from kraftsim.analysis.sentences import Value, printable
 from kraftsim.analysis.witnesses import Witness
 
@@ -46,22 +46,23 @@ class Shown(NamedTuple):
         return sorted(event.position for event in self.witnesses)
 
 
-def violation_of(analysis_file: Path, number: int) -> Shown:
+def violation_of(analysis_file: Where, number: int) -> Shown:
     """Return a violation of a stored analysis, counted from 1 in the order of `kraftsim analyze`,
     which prints only the first ones of each invariant.
 
     Raises ValueError that says what to do if there is no analysis or no such violation.
     """
-    if not analysis_file.exists():
-        raise ValueError(
-            f"{analysis_file} does not exist: run `kraftsim analyze {analysis_file.parent}` first"
-        )
+    place = place_of(analysis_file)
     try:
-        analysis = document.decode(analysis_file.read_bytes())
+        analysis = document.decode(place.read())
+    except FileNotFoundError:
+        raise ValueError(
+            f"{place} does not exist: run `kraftsim analyze {place.parent}` first"
+        ) from None
     except msgspec.DecodeError as trouble:
         raise ValueError(
-            f"{analysis_file} is no analysis of this release ({trouble}): run `kraftsim analyze "
-            f"{analysis_file.parent}` again"
+            f"{place} is no analysis of this release ({trouble}): run `kraftsim analyze "
+            f"{place.parent}` again"
         ) from trouble
     verdicts = sorted(analysis.verdicts, key=lambda each: WORST_FIRST.index(each.outcome))
     found = [

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import IO, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from kraftsim.analysis.columns import (
     event_schema,
     fields_of,
 )
+from kraftsim.analysis.places import Where
 from kraftsim.analysis.sentences import Value
 from kraftsim.analysis.store import count_kinds, read_events
 from kraftsim.events.catalogue import KINDS
@@ -92,7 +92,7 @@ class Scope:
 
     def __init__(
         self,
-        parquet: Path | str,
+        parquet: Where,
         *,
         from_ms: float | None = None,
         until_ms: float | None = None,

@@ -10,11 +10,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+from kraftsim.analysis.places import MissingFile, Where, place_of
 
 DEPTH_MAX: Final = 8
 """Directories below a log directory that are looked into."""
@@ -43,16 +41,6 @@ class Disk(Protocol):
     def read(self, path: str, position: int, size: int) -> bytes:
         """Return up to this many bytes of a file; fewer only at its end."""
         ...
-
-
-def disk_of(place: str) -> Disk:
-    """Return the file system of a path or an address."""
-    return _remote(place.partition("://")[0]) if "://" in place else LocalDisk()
-
-
-def without_slash(place: str) -> str:
-    """Return a directory as the tables name it."""
-    return place.rstrip("/") or "/"
 
 
 class LocalDisk:
@@ -112,54 +100,36 @@ class LocalDisk:
 
 
 class RemoteDisk:
-    """A file system of pyarrow, for addresses of one scheme."""
-
-    def __init__(self, scheme: str) -> None:
-        self._scheme = scheme
+    """The file systems that pyarrow reaches; endpoint and credentials come from the environment."""
 
     def walk(self, root: str) -> Iterator[FoundFile]:
         """Yield all files below a directory, or below a prefix."""
-        from pyarrow.fs import FileSelector, FileType
-
-        filesystem, path = _resolved(root)
-        path = path.rstrip("/")
-        for info in sorted(
-            filesystem.get_file_info(FileSelector(path, recursive=True)), key=lambda each: each.path
-        ):
-            below = info.path[len(path) :].lstrip("/")
-            modified_ms = None if info.mtime_ns is None else info.mtime_ns // 1_000_000
-            if info.type == FileType.File:
-                yield FoundFile(below, info.size, modified_ms)
+        place = place_of(root)
+        found = place.files()
+        if not found and not place.is_directory():
+            raise MissingFile(f"{place}: there is no such directory")
+        for file in found:
+            yield FoundFile(file.path, file.size_bytes, file.modified_ns // 1_000_000)
 
     def read(self, path: str, position: int, size: int) -> bytes:
         """Return a piece of a file."""
-        filesystem, place = _resolved(path)
+        place, filesystem = place_of(path).arrow()
+        assert filesystem is not None, "only local places have none"
         with filesystem.open_input_file(place) as file:
             return bytes(file.read_at(size, position))
 
 
-@cache
-def _remote(scheme: str) -> RemoteDisk:
-    return RemoteDisk(scheme)
+def disk_of(place: str) -> Disk:
+    """Return the file system of a path or an address."""
+    return RemoteDisk() if "://" in place else LocalDisk()
 
 
-def _resolved(place: str) -> "tuple[FileSystem, str]":
-    """Return the file system of an address, and the path in it. Raises OSError."""
-    scheme, _, rest = place.partition("://")
-    authority, slash, path = rest.partition("/")
-    filesystem, root = _filesystem(scheme, authority)
-    return filesystem, f"{root}{slash}{path}"
+def named(place: Where) -> str:
+    """Return a directory as the tables name it: its path or address, without a slash at the end.
 
-
-@cache
-def _filesystem(scheme: str, authority: str) -> "tuple[FileSystem, str]":
-    from pyarrow.fs import FileSystem
-
-    try:
-        found, root = FileSystem.from_uri(f"{'s3' if scheme == 's3a' else scheme}://{authority}/")
-    except ValueError as failure:
-        raise OSError(f"{scheme}://{authority}: {failure}") from failure
-    return found, root.rstrip("/")
+    Raises PlaceError.
+    """
+    return str(place_of(place)).rstrip("/") or "/"
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

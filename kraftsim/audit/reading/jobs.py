@@ -3,9 +3,9 @@
 Source: none of Kafka's; the formats are in the modules that are called.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,14 @@ from kraftsim.audit.reading.indexes import (
     time_index_pieces,
     transaction_index_pieces,
 )
-from kraftsim.audit.reading.internal import DECODERS, Decode, Place, internal_rows, metadata_rows
+from kraftsim.audit.reading.internal import (
+    DECODERS,
+    TABLES_OF,
+    Decode,
+    Place,
+    internal_rows,
+    metadata_rows,
+)
 from kraftsim.audit.reading.layout import CHECKPOINT, LIVE
 from kraftsim.audit.reading.pieces import Origin, Piece
 from kraftsim.audit.reading.plan import (
@@ -58,24 +65,42 @@ class SmallFile:
 
 
 Job: TypeAlias = SegmentRange | SmallFile
-SMALL_KINDS = (
-    "index",
-    "timeindex",
-    "txnindex",
-    "snapshot",
-    CHECKPOINT,
-    file_names.LEADER_EPOCHS,
-    file_names.QUORUM_STATE,
-    file_names.BOOTSTRAP_CHECKPOINT,
-)
+Allows: TypeAlias = Callable[[Origin], bool]
+"""Returns whether a file is read: by what its path says, but for the name of the file."""
+JOB_BYTES: Final = 1 << 18
+"""As many bytes of a segment take as long as opening another file."""
+PROBLEMS: Final = "problems"
+OF_SMALL_FILES: Final[Mapping[str, tuple[str, ...]]] = {
+    "index": ("offset_index",),
+    "timeindex": ("time_index",),
+    "txnindex": ("aborted_transactions",),
+    "snapshot": ("producer_snapshots",),
+    CHECKPOINT: TABLES_OF[file_names.METADATA_TOPIC],
+    file_names.BOOTSTRAP_CHECKPOINT: TABLES_OF[file_names.METADATA_TOPIC],
+    file_names.LEADER_EPOCHS: ("leader_epochs",),
+    file_names.QUORUM_STATE: ("quorum_states",),
+}
+"""By kind of file: the tables that it has rows for, besides `problems`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is read of segments."""
+    """What is read of segments; `tables` are those whose rows are wanted, all if there are none."""
 
     with_records: bool = False
     with_crc: bool = True
+    tables: frozenset[str] = frozenset()
+
+    def wants(self, *tables: str) -> bool:
+        """Return whether rows of one of these tables are wanted."""
+        return not self.tables or not self.tables.isdisjoint(tables)
+
+
+def tables_of(job: Job) -> tuple[str, ...]:
+    """Return the tables that a job can have rows for."""
+    if isinstance(job, SmallFile):
+        return (PROBLEMS, *OF_SMALL_FILES[job.kind])
+    return (PROBLEMS, "batches", "records", *TABLES_OF.get(job.origin.topic or "", ()))
 
 
 def size_of(job: Job) -> int:
@@ -83,19 +108,37 @@ def size_of(job: Job) -> int:
     return job.end - job.start if isinstance(job, SegmentRange) else job.origin.size
 
 
-def jobs_of(disk: Disk, directory: LogDirectory) -> list[Job]:
-    """Return all that is to be read of a log directory; ranges are in the order of each log."""
+def jobs_of(disk: Disk, directory: LogDirectory, allows: Allows) -> list[Job]:
+    """Return what is to be read of a log directory, of files that are allowed; ranges are in the
+    order of each log.
+    """
     jobs: list[Job] = []
     for partition in directory.partitions:
+        if not allows(partition.origin):
+            continue
         ranges = segment_ranges(disk, partition)
         jobs += ranges
         whole = _whole_segments(ranges)
         for file in partition.others.values():
             jobs += _small_file(file, whole)
     for file in directory.files:
-        if file.name.kind == file_names.BOOTSTRAP_CHECKPOINT and not file.trouble:
+        is_bootstrap = file.name.kind == file_names.BOOTSTRAP_CHECKPOINT and not file.trouble
+        if is_bootstrap and allows(file.origin):
             jobs += _small_file(file, {})
     return jobs
+
+
+def shares(jobs: Iterable[Job], size: int) -> list[list[Job]]:
+    """Divide jobs into shares of about a size, in their order."""
+    found: list[list[Job]] = []
+    filled = size
+    for job in jobs:
+        if filled >= size:
+            found.append([])
+            filled = 0
+        found[-1].append(job)
+        filled += size_of(job) + JOB_BYTES
+    return found
 
 
 def _whole_segments(ranges: list[SegmentRange]) -> dict[int, SegmentRange]:
@@ -115,7 +158,7 @@ def _whole_segments(ranges: list[SegmentRange]) -> dict[int, SegmentRange]:
 
 
 def _small_file(file: ListedFile, segments: dict[int, SegmentRange]) -> Iterator[Job]:
-    if file.name.kind in SMALL_KINDS and file.name.state == LIVE:
+    if file.name.kind in OF_SMALL_FILES and file.name.state == LIVE:
         base_offset = file.name.base_offset or 0
         segment = segments.get(base_offset) if file.name.kind == "timeindex" else None
         yield SmallFile(
@@ -138,8 +181,10 @@ def read(job: Job, options: ReadOptions) -> Generator[Piece, None, RangeEnds]:
 def _range(
     disk: Disk, part: SegmentRange, options: ReadOptions
 ) -> Generator[Piece, None, RangeEnds]:
-    decode = DECODERS.get(part.origin.topic or "")
-    reader = RangeReader(disk, part, with_crc=options.with_crc or decode is not None)
+    topic = part.origin.topic or ""
+    is_internal = topic in DECODERS
+    decode = DECODERS[topic] if is_internal and options.wants(*TABLES_OF[topic], PROBLEMS) else None
+    reader = RangeReader(disk, part, with_crc=options.with_crc or is_internal)
     index = IndexComparison(disk, part)
     first_offset: int | None = None
     end_offset: int | None = None
@@ -148,13 +193,13 @@ def _range(
             yield found
             index.pass_over(*_span(found))
             continue
-        ends = yield from batch_rows(part, found)
+        ends = yield from batch_rows(part, found, with_rows=options.wants("batches"))
         first_offset = ends.first_offset if first_offset is None else first_offset
         end_offset = end_offset if ends.end_offset is None else ends.end_offset
         index.see(*_starts(found, part.base_offset))
         if decode is not None:
             yield from _decoded(part, found, decode)
-        if options.with_records:
+        if options.with_records and options.wants("records", PROBLEMS):
             yield from record_pieces(part, found)
     yield from index.pieces()
     return RangeEnds(first_offset, end_offset)

@@ -52,6 +52,10 @@ class Origin:
             self.file,
         )
 
+    def same_directory(self, other: "Origin") -> bool:
+        """Return whether another file is in the same directory of a partition."""
+        return self.directory == other.directory
+
     @property
     def of_directory(self) -> Row:
         """The values of the columns from log_dir to partition."""

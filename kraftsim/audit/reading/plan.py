@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftsim.analysis.places import Where
 from kraftsim.audit.reading import layout
-from kraftsim.audit.reading.disks import Disk, FoundFile, disk_of, readable, without_slash
+from kraftsim.audit.reading.disks import Disk, FoundFile, disk_of, named, readable
 from kraftsim.audit.reading.layout import FUTURE, LIVE, DirectoryName, FileName
 from kraftsim.audit.reading.pieces import Origin, Piece, Row, shown
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, ranges_of
@@ -48,11 +49,6 @@ class Partition:
     others: dict[str, ListedFile] = field(default_factory=dict)
     """By name: all other live files."""
 
-    @property
-    def segment_offsets(self) -> list[int]:
-        """The base offsets in the names of the segments."""
-        return [segment.name.base_offset or 0 for segment in self.segments]
-
 
 @dataclass(slots=True)
 class LogDirectory:
@@ -66,14 +62,15 @@ class LogDirectory:
     pieces: list[Piece] = field(default_factory=list)
 
 
-def log_directories(place: str) -> list[LogDirectory]:
+def log_directories(place: Where) -> list[LogDirectory]:
     """Return the log directories that a directory is or holds.
 
     One without any is a LogDirectory without files, with the problem as its row.
     """
-    root = without_slash(place)
-    disk = disk_of(root)
+    root = str(place)
     try:
+        root = named(place)
+        disk = disk_of(root)
         found = list(disk.walk(root))
     except OSError as failure:
         return [_nothing(root, failure.strerror or str(failure))]
@@ -94,9 +91,7 @@ def _homes(found: Iterable[FoundFile], root: str) -> dict[str, list[FoundFile]]:
     if not prefixes and layout.parse_directory(root.rpartition("/")[2]) is not None:
         parent, _, name = root.rpartition("/")
         if any(layout.parse_file(file.path).kind != layout.UNKNOWN for file in files):
-            return {
-                without_slash(parent): [file._replace(path=f"{name}/{file.path}") for file in files]
-            }
+            return {parent or "/": [file._replace(path=f"{name}/{file.path}") for file in files]}
     homes: dict[str, list[FoundFile]] = {}
     for file in files:
         inside = [each for each in prefixes if file.path.startswith(each)]
@@ -304,39 +299,55 @@ def segment_ranges(disk: Disk, partition: Partition) -> list[SegmentRange]:
     return ranges
 
 
-def replica_piece(directory: LogDirectory, partition: Partition, ends: RangeEnds) -> Piece:
-    """Return the row of `replicas` of a partition whose log was read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """What is known of a replica before its log is read: its row of `replicas` without its ends."""
+
+    of_directory: Row
+    topic_id: str | None
+    segment_offsets: tuple[int, ...]
+    checkpoints: Row
+    is_future: bool
+
+    def piece(self, ends: RangeEnds) -> Piece:
+        """Return the row."""
+        offsets = self.segment_offsets
+        end_offset = ends.end_offset
+        if end_offset is None and offsets:
+            end_offset = offsets[-1]
+        return Piece(
+            "replicas",
+            [
+                (
+                    *self.of_directory,
+                    self.topic_id,
+                    ends.first_offset,
+                    end_offset,
+                    len(offsets),
+                    offsets[0] if offsets else None,
+                    *self.checkpoints,
+                    self.is_future,
+                )
+            ],
+        )
+
+
+def replica_of(directory: LogDirectory, partition: Partition) -> Replica:
+    """Return the replica in a partition's directory; checkpoints are not about future ones."""
     key = (partition.name.topic, partition.name.partition)
     is_future = partition.name.state == FUTURE
-    offsets = partition.segment_offsets
-    end_offset = ends.end_offset
-    if end_offset is None and offsets:
-        end_offset = offsets[-1]
-    checkpoints: Row = (
-        (None,) * 4
-        if is_future
-        else tuple(
-            directory.checkpoints.get(name, {}).get(key)
+    return Replica(
+        of_directory=partition.origin.of_directory,
+        topic_id=partition.topic_id,
+        segment_offsets=tuple(each.name.base_offset or 0 for each in partition.segments),
+        checkpoints=tuple(
+            None if is_future else directory.checkpoints.get(name, {}).get(key)
             for name in (
                 file_names.LOG_START_OFFSETS,
                 file_names.RECOVERY_POINTS,
                 file_names.REPLICATION_OFFSETS,
                 file_names.CLEANER_OFFSETS,
             )
-        )
-    )
-    return Piece(
-        "replicas",
-        [
-            (
-                *partition.origin.of_directory,
-                partition.topic_id,
-                ends.first_offset,
-                end_offset,
-                len(offsets),
-                offsets[0] if offsets else None,
-                *checkpoints,
-                is_future,
-            )
-        ],
+        ),
+        is_future=is_future,
     )

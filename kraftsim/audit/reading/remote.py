@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from kraftsim.audit.reading.disks import disk_of, without_slash
+from kraftsim.analysis.places import Where
+from kraftsim.audit.reading.disks import disk_of, named
 from kraftsim.audit.reading.pieces import Piece, Row
 
 _UUID: Final = r"[A-Za-z0-9_-]{22}"
@@ -29,10 +30,11 @@ KINDS: Final = {
 NOTHING: Final[Row] = (None, None, None)
 
 
-def remote_pieces(place: str) -> Iterator[Piece]:
+def remote_pieces(place: Where) -> Iterator[Piece]:
     """Yield a row for each file of a remote directory."""
-    root = without_slash(place)
+    root = str(place)
     try:
+        root = named(place)
         for found in disk_of(root).walk(root):
             directory, _, name = found.path.rpartition("/")
             if not name:

@@ -374,12 +374,15 @@ def _announced(content: memoryview) -> int | None:
     return int(OFFSET_AND_SIZE.unpack_from(content)[1]) + LENGTH_OVERHEAD_BYTES
 
 
-def batch_rows(part: SegmentRange, found: Found) -> Generator[Piece, None, RangeEnds]:
+def batch_rows(
+    part: SegmentRange, found: Found, *, with_rows: bool = True
+) -> Generator[Piece, None, RangeEnds]:
     """Yield the rows of `batches`, and of `problems` for wrong checksums; return the ends."""
     if found.old is not None:
         return (yield from _old_row(part, found.old, found.shift))
     headers, positions = found.headers, found.positions + found.shift
-    yield Piece("batches", _columns(part, found, positions))
+    if with_rows:
+        yield Piece("batches", _columns(part, found, positions))
     yield from _header_problems(part.origin, found, positions)
     sound = headers if found.crc_valid is None else headers[found.crc_valid]
     if not len(sound):
