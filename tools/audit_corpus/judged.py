@@ -1,7 +1,7 @@
 """Audits the corpus and planted defects, and compares with what each must give."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,18 +69,20 @@ def defects_of(results: Iterable[RuleResult]) -> tuple[Finding, ...]:
     return tuple(each for result in results for each in result.findings if each.is_defect)
 
 
-def rules() -> tuple[AuditRule, ...]:
-    """Return the rules that need no records of users' topics."""
-    return tuple(rule for rule in RULES.all() if not rule.needs_records)
+def rules(names: Collection[str] = ()) -> tuple[AuditRule, ...]:
+    """Return the rules that need no records of users' topics, or those of some names."""
+    return tuple(
+        rule for rule in RULES.all() if not rule.needs_records and (not names or rule.name in names)
+    )
 
 
 def audit(
-    log_dirs: Sequence[Path], remote_dirs: Sequence[Path], *, workers: int = 1
+    log_dirs: Sequence[Path], remote_dirs: Sequence[Path], names: Collection[str] = ()
 ) -> tuple[RuleResult, ...]:
-    """Return the results of all rules for some log directories."""
+    """Return the results of all rules, or of some, for some log directories."""
     with tempfile.TemporaryDirectory(prefix="kraftsim-audit-") as root:
-        stage(log_dirs, Path(root), remote_dirs=remote_dirs, workers=workers)
-        return tuple(judge_with_duckdb(Path(root), rules()))
+        stage(log_dirs, Path(root), remote_dirs=remote_dirs, workers=1)
+        return tuple(judge_with_duckdb(Path(root), rules(names)))
 
 
 def judged(place: Path, situation: Situation) -> Judged:

@@ -18,7 +18,6 @@ from protocol.storage.indexes import (
     parse_offset_index,
 )
 from tools.audit_corpus.plants.disks import (
-    TRANSACTIONS,
     Batch,
     Disks,
     Place,
@@ -401,48 +400,149 @@ def turn_marker_of_offsets(disks: Disks) -> Planted:
     return Planted(places, (replicas[0].directory.name,))
 
 
-def foreign_marker(disks: Disks) -> Planted:
-    """Append a COMMIT marker to a partition in which its producer has no transaction open."""
-    replicas, batch = disks.first(search(disks.of(), lambda each: each.commits), "COMMIT marker")
-    del batch
-    partitions = disks.of()
-    state = disks.of(TRANSACTIONS)
-    if not state:
-        raise Unplantable("no __transaction_state")
-    for others in partitions:
-        markers = [each for each in batches(others[0]) if each.commits]
+def undecided_marker(disks: Disks) -> Planted:
+    """Append an ABORT marker of a producer whose last transaction was committed: no coordinator
+    decided it.
+    """
+    for replicas in disks.of():
+        markers = {each.view.producer_id: each for each in batches(replicas[0]) if each.is_marker}
+        for last in markers.values():
+            if last.commits:
+                return Planted(
+                    append(replicas, lambda end, epoch: _moved(turned(last.data), end, epoch)),  # noqa: B023
+                    (replicas[0].directory.name,),
+                )
+    raise Unplantable("no producer whose last marker is COMMIT")
+
+
+def lower_coordinator_epoch(disks: Disks) -> Planted:
+    """Append a marker once more, with a lower coordinator epoch than it had."""
+    for replicas in disks.of():
+        markers = [each for each in batches(replicas[0]) if each.commits]
         if markers:
-            last = markers[-1]
+            view = markers[-1].view
             places = append(
-                others,
-                lambda end, epoch: with_fields(
-                    last.data,  # noqa: B023
+                replicas,
+                lambda end, epoch: build_transaction_marker(
+                    commits=True,
+                    producer_id=view.producer_id,  # noqa: B023
+                    producer_epoch=view.producer_epoch,  # noqa: B023
+                    coordinator_epoch=-1,
+                    timestamp=view.max_timestamp,  # noqa: B023
                     base_offset=end,
-                    partition_leader_epoch=epoch,
+                    leader_epoch=epoch,
                 ),
             )
-            return Planted(places, (others[0].directory.name,))
-    raise Unplantable(f"no COMMIT marker besides {replicas[0].directory.name}")
+            return Planted(places, (replicas[0].directory.name,))
+    raise Unplantable("no COMMIT marker")
+
+
+def _moved(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    return with_fields(data, base_offset=base_offset, partition_leader_epoch=leader_epoch)
+
+
+def wrong_record_count(disks: Disks) -> Planted:
+    """Count one record less in the header of a batch than it has offsets, on all replicas."""
+    replicas, batch = disks.first(
+        search(disks.of(), lambda each: not each.view.is_control and each.view.record_count > 1),
+        "batch of several records",
+    )
+    places = replace_everywhere(
+        replicas,
+        batch.view.base_offset,
+        lambda data: [with_fields(data, record_count=batch.view.record_count - 1)],
+    )
+    return Planted(places, (replicas[0].directory.name,))
 
 
 PLANTS = (
-    plant_of("marker-cut-out", cut_marker, []),
-    plant_of("earlier-marker-cut-out", cut_middle_marker, []),
-    plant_of("marker-turned", turn_marker, []),
-    plant_of("marker-of-offsets-turned", turn_marker_of_offsets, []),
-    plant_of("marker-without-transaction", foreign_marker, []),
-    plant_of("batch-doubled", double_batch, []),
-    plant_of("batch-removed", remove_batch, []),
-    plant_of("sequence-gap", skip_sequences, []),
-    plant_of("producer-epoch-lower", lower_producer_epoch, []),
-    plant_of("transaction-left-open", leave_open, []),
-    plant_of("record-changed", change_record, []),
-    plant_of("bit-flipped", flip, []),
-    plant_of("segment-torn", tear, []),
-    plant_of("segment-missing", lose_segment, []),
-    plant_of("leader-epoch-lower", lower_leader_epoch, []),
-    plant_of("offsets-overlap", overlap_offsets, []),
-    plant_of("index-entry-wrong", wrong_index, []),
-    plant_of("time-index-entry-wrong", wrong_time_index, []),
-    plant_of("transaction-index-entry-removed", drop_transaction_index, []),
+    plant_of(
+        "marker-cut-out",
+        cut_marker,
+        ["decisions-marked", "no-hanging-transactions", "no-offset-gaps"],
+        ["producer-snapshots-fit-logs", "transaction-indexes-fit-logs"],
+    ),
+    plant_of(
+        "earlier-marker-cut-out",
+        cut_middle_marker,
+        ["decisions-marked", "no-offset-gaps"],
+        ["producer-snapshots-fit-logs", "transaction-indexes-fit-logs"],
+    ),
+    plant_of(
+        "marker-turned",
+        turn_marker,
+        ["transactions-commit-or-abort", "markers-decided"],
+        ["transaction-indexes-fit-logs"],
+    ),
+    plant_of(
+        "marker-of-offsets-turned",
+        turn_marker_of_offsets,
+        ["transactions-commit-or-abort", "markers-decided"],
+        ["transaction-indexes-fit-logs"],
+    ),
+    plant_of("marker-not-decided", undecided_marker, ["markers-decided"]),
+    plant_of("coordinator-epoch-lower", lower_coordinator_epoch, ["producer-epochs-never-fall"]),
+    plant_of("record-count-wrong", wrong_record_count, ["record-counts-fit"]),
+    plant_of("batch-doubled", double_batch, ["batches-appended-once"], ["sequences-without-gaps"]),
+    plant_of(
+        "batch-removed",
+        remove_batch,
+        ["sequences-without-gaps"],
+        ["no-offset-gaps", "producer-snapshots-fit-logs"],
+    ),
+    plant_of(
+        "sequence-gap", skip_sequences, ["sequences-without-gaps"], ["producer-snapshots-fit-logs"]
+    ),
+    plant_of(
+        "producer-epoch-lower",
+        lower_producer_epoch,
+        ["producer-epochs-never-fall"],
+        ["sequences-without-gaps", "batches-appended-once", "producer-snapshots-fit-logs"],
+    ),
+    plant_of("transaction-left-open", leave_open, ["no-hanging-transactions"]),
+    plant_of("record-changed", change_record, ["replicas-equal"]),
+    plant_of("bit-flipped", flip, ["batch-checksums-fit"], ["replicas-equal"]),
+    plant_of(
+        "segment-torn",
+        tear,
+        ["segments-readable"],
+        [
+            "no-offset-gaps",
+            "in-sync-replicas-complete",
+            "indexes-fit-segments",
+            "sequences-without-gaps",
+            "producer-snapshots-fit-logs",
+            "replicas-equal",
+        ],
+    ),
+    plant_of(
+        "segment-missing",
+        lose_segment,
+        ["no-offset-gaps"],
+        [
+            "in-sync-replicas-complete",
+            "sequences-without-gaps",
+            "producer-snapshots-fit-logs",
+            "replicas-equal",
+            "decisions-marked",
+            "transaction-indexes-fit-logs",
+        ],
+    ),
+    plant_of(
+        "leader-epoch-lower",
+        lower_leader_epoch,
+        ["leader-epochs-never-fall"],
+        ["leader-epoch-checkpoints-fit-logs"],
+    ),
+    plant_of(
+        "offsets-overlap",
+        overlap_offsets,
+        ["offsets-grow"],
+        ["no-offset-gaps", "indexes-fit-segments"],
+    ),
+    plant_of("index-entry-wrong", wrong_index, ["indexes-fit-segments"]),
+    plant_of("time-index-entry-wrong", wrong_time_index, ["indexes-fit-segments"]),
+    plant_of(
+        "transaction-index-entry-removed", drop_transaction_index, ["transaction-indexes-fit-logs"]
+    ),
 )

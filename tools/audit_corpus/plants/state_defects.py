@@ -74,18 +74,20 @@ def other_sequence(disks: Disks) -> Planted:
     raise Unplantable("no producer snapshot with a sequence")
 
 
-def lost_producer(disks: Disks) -> Planted:
-    """Remove the newest producer from the newest snapshot of a partition."""
+def forgotten_transaction(disks: Disks) -> Planted:
+    """Let the newest snapshot say that a producer has a transaction open which the log ends."""
     for replicas in disks.of():
         replica = replicas[-1]
         for file in _snapshots(replica)[-1:]:
             rows = list(parse_producer_rows(file.read_bytes()))
-            if rows:
-                newest = max(rows, key=lambda row: row.last_offset)
-                rows.remove(newest)
-                file.write_bytes(build_producer_rows(rows))
-                return _in_file(replica, file)
-    raise Unplantable("no producer snapshot with a producer")
+            for index, row in enumerate(rows):
+                if row.coordinator_epoch >= 0 and row.current_transaction_first_offset < 0:
+                    rows[index] = row._replace(
+                        current_transaction_first_offset=max(row.last_offset, 0)
+                    )
+                    file.write_bytes(build_producer_rows(rows))
+                    return _in_file(replica, file)
+    raise Unplantable("no producer snapshot with a transactional producer")
 
 
 def _in_file(replica: Replica, file: Path) -> Planted:
@@ -253,16 +255,41 @@ def other_cluster(disks: Disks) -> Planted:
     return Planted((Place(str(disks.log_dirs[-1]), "meta.properties"),), ())
 
 
+def missing_directory(disks: Disks) -> Planted:
+    """Delete the directory of one replica."""
+    for replicas in disks.of():
+        if len(replicas) > 1:
+            replica = replicas[-1]
+            shutil.rmtree(replica.directory)
+            return Planted((), (replica.directory.name,))
+    raise Unplantable("no partition with two replicas")
+
+
 PLANTS = (
-    plant_of("old-snapshot-put-back", old_snapshot, []),
-    plant_of("snapshot-with-other-sequence", other_sequence, []),
-    plant_of("snapshot-without-a-producer", lost_producer, []),
-    plant_of("replica-truncated", truncated, []),
-    plant_of("epochs-of-another-partition", foreign_epochs, []),
-    plant_of("epoch-start-wrong", wrong_epoch_start, []),
-    plant_of("high-watermark-above-end", high_watermark_above, []),
-    plant_of("recovery-point-above-end", recovery_point_above, []),
-    plant_of("topic-id-wrong", wrong_topic_id, []),
-    plant_of("stray-directory", stray_directory, []),
-    plant_of("directory-of-another-cluster", other_cluster, []),
+    plant_of("old-snapshot-put-back", old_snapshot, ["producer-snapshots-fit-logs"]),
+    plant_of("snapshot-with-other-sequence", other_sequence, ["producer-snapshots-fit-logs"]),
+    plant_of(
+        "snapshot-with-open-transaction", forgotten_transaction, ["producer-snapshots-fit-logs"]
+    ),
+    plant_of(
+        "replica-truncated", truncated, ["in-sync-replicas-complete"], ["producer-snapshot-at-end"]
+    ),
+    plant_of("epochs-of-another-partition", foreign_epochs, ["leader-epoch-checkpoints-fit-logs"]),
+    plant_of("epoch-start-wrong", wrong_epoch_start, ["leader-epoch-checkpoints-fit-logs"]),
+    plant_of(
+        "high-watermark-above-end",
+        high_watermark_above,
+        ["offset-checkpoints-fit-logs"],
+        ["in-sync-replicas-complete"],
+    ),
+    plant_of("recovery-point-above-end", recovery_point_above, ["offset-checkpoints-fit-logs"]),
+    plant_of(
+        "topic-id-wrong",
+        wrong_topic_id,
+        ["topic-ids-agree", "no-stray-partitions"],
+        ["assigned-replicas-present"],
+    ),
+    plant_of("replica-directory-missing", missing_directory, ["assigned-replicas-present"]),
+    plant_of("stray-directory", stray_directory, ["no-stray-partitions"]),
+    plant_of("directory-of-another-cluster", other_cluster, ["directories-of-one-cluster"]),
 )
