@@ -39,7 +39,7 @@ _SQL_TYPES: Final = {
     "bytes": "BLOB",
 }
 _SPARK_TYPES: Final = {**_SQL_TYPES, "text": "STRING", "bytes": "BINARY"}
-_JSON_AS_IN_SPARK: Final = (
+JSON_AS_IN_SPARK: Final = (
     "CREATE MACRO get_json_object(document, path) AS json_extract_string(document, path)"
 )
 """Gives DuckDB Spark's function."""
@@ -70,7 +70,7 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
     import duckdb
 
     with duckdb.connect() as connection:
-        connection.execute(_JSON_AS_IN_SPARK)
+        connection.execute(JSON_AS_IN_SPARK)
         for table in TABLES.values():
             files = _files(root, table)
             listed = ", ".join(_quoted(file) for file in files)

@@ -106,7 +106,8 @@ _JUDGED: Final = f"""
         SELECT m.*, k.transactional_id, k.known_from, k.last_epoch, o.kind AS other_kind,
             CASE WHEN k.producer_id IS NULL THEN n.whole_count = n.assigned_count
                 ELSE c.partition IS NOT NULL END AS is_certain,
-            coalesce(l.decided, 0) > coalesce(w.written, 0) AS has_replaced
+            coalesce(l.decided, 0) > coalesce(w.written, 0) AS has_replaced,
+            d.producer_id IS NOT NULL AS is_elsewhere
         FROM markers AS m
         LEFT JOIN decisions AS d ON d.producer_id = m.producer_id
             AND d.producer_epoch = m.producer_epoch AND d.kind = m.control_type
@@ -120,16 +121,21 @@ _JUDGED: Final = f"""
         LEFT JOIN markers AS w ON w.topic = m.topic AND w.partition = m.partition
             AND w.producer_id = m.producer_id AND w.producer_epoch = m.producer_epoch
             AND w.control_type = o.kind
+        LEFT JOIN listed AS i ON i.in_topic = m.topic AND i.in_partition = m.partition
+            AND i.producer_id = m.producer_id AND i.producer_epoch = m.producer_epoch
+            AND i.kind = m.control_type
         CROSS JOIN coordinator_counts AS n
-        WHERE d.producer_id IS NULL AND CASE WHEN k.producer_id IS NULL
+        WHERE (d.producer_id IS NULL OR (i.producer_id IS NULL AND k.producer_id IS NOT NULL))
+            AND CASE WHEN k.producer_id IS NULL
             THEN n.assigned_count > 0 AND n.whole_count = n.assigned_count
             ELSE m.producer_epoch >= k.known_from END
     ), judged AS (
         SELECT undecided_markers.*,
-            (producer_epoch <= coalesce(last_epoch, -1) OR is_certain)
+            (is_elsewhere OR producer_epoch <= coalesce(last_epoch, -1) OR is_certain)
                 AND (control_type = 'COMMIT' OR (other_kind IS NOT NULL AND has_replaced))
                 AS is_defect,
-            CASE WHEN other_kind = 'COMMIT' THEN ', and the coordinator decided to commit'
+            CASE WHEN is_elsewhere THEN ', and the partition was in no such transaction'
+                WHEN other_kind = 'COMMIT' THEN ', and the coordinator decided to commit'
                 WHEN other_kind = 'ABORT' THEN ', and the coordinator decided to abort'
                 ELSE ', and no decision of a coordinator is for it' END AS why
         FROM undecided_markers
@@ -181,7 +187,7 @@ MARKERS_DECIDED = AuditRule(
         {_JUDGED} SELECT {
         finding(
             _PRODUCER,
-            f"concat({_MARKER_MESSAGE}, CASE WHEN control_type = 'ABORT' AND (producer_epoch <= "
+            f"concat({_MARKER_MESSAGE}, CASE WHEN control_type = 'ABORT' AND (is_elsewhere OR producer_epoch <= "
             "coalesce(last_epoch, -1) OR is_certain) THEN '; kafka-transactions.sh abort may have "
             "written it' ELSE '; it may be in a replica of __transaction_state that is not here, or "
             "came after the copy' END)",
@@ -222,7 +228,11 @@ _COMPLETED: Final = f"""
         SELECT get_json_object(data, '$.resourceName') FROM metadata_records
         WHERE type = 'CONFIG_RECORD' AND get_json_object(data, '$.name') = 'cleanup.policy'
             AND instr(data, 'compact') > 0
-    ), {best_logs("user_logs", "substr(r.topic, 1, 2) <> '__'")}, wanted AS (
+    ), {best_logs("user_logs", "(substr(r.topic, 1, 2) <> '__' OR r.topic = '__consumer_offsets')")},
+    whole AS (
+        SELECT log_dir, directory, sum(records) AS records FROM batches
+        GROUP BY log_dir, directory
+    ), wanted AS (
         SELECT c.producer_id, c.producer_epoch, c.kind, p.in_topic AS topic,
             p.in_partition AS partition, max(c.transactional_id) AS transactional_id,
             max(c.completed_ms) AS completed_ms, count(*) AS decided,
@@ -244,7 +254,10 @@ _COMPLETED: Final = f"""
         JOIN user_logs AS u ON u.topic = w.topic AND u.partition = w.partition
         LEFT JOIN created AS k ON k.topic = w.topic
         LEFT JOIN certain AS h ON h.topic = w.topic AND h.partition = w.partition
-        WHERE w.topic NOT IN (SELECT topic FROM compacted WHERE topic IS NOT NULL)
+        LEFT JOIN compacted AS x ON x.topic = w.topic
+        LEFT JOIN whole AS a ON a.log_dir = u.log_dir AND a.directory = u.directory
+        WHERE (x.topic IS NULL AND w.topic <> '__consumer_offsets')
+            OR (u.first_offset = 0 AND coalesce(a.records, 0) = u.end_offset)
     ), data AS (
         SELECT log_dir, directory, producer_id, producer_epoch, min(base_offset) AS data_offset,
             min_by(position, base_offset) AS data_position, min_by(file, base_offset) AS data_file

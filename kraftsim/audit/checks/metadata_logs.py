@@ -269,6 +269,8 @@ _SNAPSHOTS: Final = f"""
         FROM partition_states AS p JOIN folded AS t ON t.log_dir = p.log_dir
             AND t.snapshot_end = p.snapshot_end AND t.said = p.said AND t.kind = 'topic'
             AND t.fact_key = p.topic_id
+        JOIN folded AS o ON o.log_dir = p.log_dir AND o.snapshot_end = p.snapshot_end
+            AND o.said <> p.said AND o.kind = 'topic' AND o.fact_key = p.topic_id
     ), compared AS (
         SELECT coalesce(w.log_dir, g.log_dir) AS log_dir,
             coalesce(w.snapshot_end, g.snapshot_end) AS snapshot_end,
