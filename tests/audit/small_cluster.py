@@ -47,7 +47,7 @@ from protocol.records.record import Record
 ORDERS, COPIES = "orders", "copies"
 BROKERS = 3
 SETTINGS = {
-    "offsets.topic.num.partitions": "1",
+    "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",

@@ -12,8 +12,10 @@ from tools.audit_corpus.judged import audit, defects_of, found
 from tools.audit_corpus.plants.disks import Disks, Unplantable
 from tools.audit_corpus.plants.plant import PLANTS, Plant
 
-NEEDS_A_REAL_CLUSTER = ("remote-", "share-")
-"""Tiers and share groups: `make audit-corpus` plants these in directories of Apache Kafka."""
+NEEDS_A_REAL_CLUSTER = ("remote-", "share-", "replica-directory-missing")
+"""Tiers, share groups, and a partition whose last change is a minute old: `make audit-corpus`
+plants these in directories of Apache Kafka.
+"""
 HERE = tuple(plant for plant in PLANTS.all() if not plant.name.startswith(NEEDS_A_REAL_CLUSTER))
 
 

@@ -186,7 +186,7 @@ def unallocated_id(disks: Disks) -> Planted:
 
 
 def overlap_blocks(disks: Disks) -> Planted:
-    """Append a ProducerIdsRecord whose block overlaps the one before, to every metadata log."""
+    """Append a ProducerIdsRecord with the same block as the one before, to every metadata log."""
     found = [
         (record, record_version(value))
         for record, value in _metadata_values(disks)
@@ -198,9 +198,10 @@ def overlap_blocks(disks: Disks) -> Planted:
     other = ProducerIdsRecord(
         broker_id=last.broker_id,
         broker_epoch=last.broker_epoch,
-        next_producer_id=last.next_producer_id + 400,
+        next_producer_id=last.next_producer_id,
     )
     (replicas,) = disks.of(METADATA)
+    _catch_up(replicas)
     places = append(
         replicas,
         lambda end, epoch: build_batch(
@@ -210,6 +211,14 @@ def overlap_blocks(disks: Disks) -> Planted:
         ),
     )
     return Planted(places, ())
+
+
+def _catch_up(replicas: Sequence[Replica]) -> None:
+    """Append to each metadata log what only the longest has: observers are stopped first."""
+    longest = max(replicas, key=end_offset)
+    for batch in batches(longest):
+        behind = [each for each in replicas if end_offset(each) == batch.view.base_offset]
+        append(behind, lambda _, __, data=batch.data: data)  # type: ignore[misc]
 
 
 def offset_beyond_end(disks: Disks) -> Planted:

@@ -38,6 +38,7 @@ from tools.audit_corpus.plants.disks import (
 from tools.audit_corpus.plants.plant import plant_of
 
 SEQUENCE_STEP = 100
+DECISIONS = ("transactions-commit-or-abort", "markers-decided", "decisions-marked")
 HOURS_MS = 3 * 3_600_000
 
 
@@ -70,8 +71,8 @@ def cut_marker(disks: Disks) -> Planted:
             and each.view.producer_id == producer_id
         ]
         if not later and _has_segments_after(replicas[0], batch):
-            places = replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
-            return Planted(_at_partition(replicas, places), (replicas[0].directory.name,))
+            replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
+            return Planted(_at_partition(replicas), (replicas[0].directory.name,))
     raise Unplantable("no COMMIT marker that is a producer's last batch and not the partition's")
 
 
@@ -79,7 +80,7 @@ def _has_segments_after(replica: Replica, batch: Batch) -> bool:
     return batches_of(batch.file)[-1].position > batch.position > 0
 
 
-def _at_partition(replicas: Sequence[Replica], places: Sequence[Place]) -> tuple[Place, ...]:
+def _at_partition(replicas: Sequence[Replica]) -> tuple[Place, ...]:
     """Allow any file of the partition: what is missing has no place of its own."""
     return tuple(Place(str(each.log_dir), f"{each.directory.name}/") for each in replicas)
 
@@ -97,8 +98,8 @@ def cut_middle_marker(disks: Disks) -> Planted:
             and each.is_data
         ]
         if later and batch.position > 0 and _has_segments_after(replicas[0], batch):
-            places = replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
-            return Planted(_at_partition(replicas, places), (replicas[0].directory.name,))
+            replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
+            return Planted(_at_partition(replicas), (replicas[0].directory.name,))
     raise Unplantable("no COMMIT marker with a later transaction of its producer")
 
 
@@ -106,7 +107,7 @@ def turn_marker(disks: Disks) -> Planted:
     """Turn a COMMIT marker into ABORT on all replicas, not in the transaction index."""
     replicas, batch = disks.first(search(disks.of(), lambda each: each.commits), "COMMIT marker")
     places = replace_everywhere(replicas, batch.view.base_offset, lambda data: [turned(data)])
-    return Planted(places, (replicas[0].directory.name,))
+    return Planted((*places, *_at_partition(replicas)), (replicas[0].directory.name,))
 
 
 def double_batch(disks: Disks) -> Planted:
@@ -140,8 +141,8 @@ def _inner_of_producer(disks: Disks) -> tuple[list[Replica], Batch]:
 def remove_batch(disks: Disks) -> Planted:
     """Remove a batch from the middle of all replicas."""
     replicas, batch = _inner_of_producer(disks)
-    places = replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
-    return Planted(_at_partition(replicas, places), (replicas[0].directory.name,))
+    replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
+    return Planted(_at_partition(replicas), (replicas[0].directory.name,))
 
 
 def skip_sequences(disks: Disks) -> Planted:
@@ -381,7 +382,7 @@ def drop_transaction_index(disks: Disks) -> Planted:
                 return Planted(
                     (
                         Place(str(replica.log_dir), replica.name(index)),
-                        Place(str(replica.log_dir), replica.name(index.with_suffix(".log"))),
+                        Place(str(replica.log_dir), f"{replica.directory.name}/"),
                     ),
                     (replica.directory.name,),
                 )
@@ -397,22 +398,16 @@ def turn_marker_of_offsets(disks: Disks) -> Planted:
         "COMMIT marker in __consumer_offsets",
     )
     places = replace_everywhere(replicas, batch.view.base_offset, lambda data: [turned(data)])
-    return Planted(places, (replicas[0].directory.name,))
+    return Planted((*places, *_at_partition(replicas)), (replicas[0].directory.name,))
 
 
-def undecided_marker(disks: Disks) -> Planted:
-    """Append an ABORT marker of a producer whose last transaction was committed: no coordinator
-    decided it.
-    """
-    for replicas in disks.of():
-        markers = {each.view.producer_id: each for each in batches(replicas[0]) if each.is_marker}
-        for last in markers.values():
-            if last.commits:
-                return Planted(
-                    append(replicas, lambda end, epoch: _moved(turned(last.data), end, epoch)),  # noqa: B023
-                    (replicas[0].directory.name,),
-                )
-    raise Unplantable("no producer whose last marker is COMMIT")
+def turn_abort(disks: Disks) -> Planted:
+    """Turn an ABORT marker into COMMIT on all replicas: records that were aborted are read."""
+    replicas, batch = disks.first(
+        search(disks.of(), lambda each: each.is_marker and not each.commits), "ABORT marker"
+    )
+    places = replace_everywhere(replicas, batch.view.base_offset, lambda data: [turned(data)])
+    return Planted((*places, *_at_partition(replicas)), (replicas[0].directory.name,))
 
 
 def lower_coordinator_epoch(disks: Disks) -> Planted:
@@ -471,24 +466,24 @@ PLANTS = (
     plant_of(
         "marker-turned",
         turn_marker,
-        ["transactions-commit-or-abort", "markers-decided"],
+        DECISIONS,
         ["transaction-indexes-fit-logs"],
     ),
     plant_of(
         "marker-of-offsets-turned",
         turn_marker_of_offsets,
-        ["transactions-commit-or-abort", "markers-decided"],
+        DECISIONS,
         ["transaction-indexes-fit-logs"],
     ),
-    plant_of("marker-not-decided", undecided_marker, ["markers-decided"]),
+    plant_of("abort-turned", turn_abort, DECISIONS, ["transaction-indexes-fit-logs"]),
     plant_of("coordinator-epoch-lower", lower_coordinator_epoch, ["producer-epochs-never-fall"]),
     plant_of("record-count-wrong", wrong_record_count, ["record-counts-fit"]),
     plant_of("batch-doubled", double_batch, ["batches-appended-once"], ["sequences-without-gaps"]),
     plant_of(
         "batch-removed",
         remove_batch,
-        ["sequences-without-gaps"],
-        ["no-offset-gaps", "producer-snapshots-fit-logs"],
+        ["sequences-without-gaps", "no-offset-gaps"],
+        ["producer-snapshots-fit-logs"],
     ),
     plant_of(
         "sequence-gap", skip_sequences, ["sequences-without-gaps"], ["producer-snapshots-fit-logs"]

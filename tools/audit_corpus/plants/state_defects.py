@@ -4,6 +4,8 @@ import re
 import shutil
 from pathlib import Path
 
+from protocol.metadata.registry import parse_record
+from protocol.metadata.topics import PartitionChangeRecord, PartitionRecord
 from protocol.storage.checkpoints import (
     build_leader_epoch_checkpoint,
     parse_leader_epoch_checkpoint,
@@ -17,6 +19,7 @@ from protocol.storage.file_names import (
 from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.storage.producer_snapshot import build_producer_rows, parse_producer_rows
 from tools.audit_corpus.plants.disks import (
+    METADATA,
     Disks,
     Place,
     Planted,
@@ -27,11 +30,13 @@ from tools.audit_corpus.plants.disks import (
     checkpointed,
     end_offset,
     move_checkpoint,
+    newest_ms,
     rewrite,
 )
 from tools.audit_corpus.plants.plant import plant_of
 
 OTHER_TOPIC_ID = bytes(range(1, 17))
+SETTLED_MS = 90_000
 
 
 def _snapshots(replica: Replica) -> list[Path]:
@@ -232,6 +237,8 @@ def wrong_topic_id(disks: Disks) -> Planted:
 
 def stray_directory(disks: Disks) -> Planted:
     """Leave the directory of a partition that no topic has: a copy under another name and id."""
+    if not disks.of(METADATA):
+        raise Unplantable("no metadata log")
     for replicas in disks.of():
         replica = replicas[-1]
         if not batches(replica):
@@ -256,13 +263,33 @@ def other_cluster(disks: Disks) -> Planted:
 
 
 def missing_directory(disks: Disks) -> Planted:
-    """Delete the directory of one replica."""
+    """Delete the directory of one replica that has long been assigned."""
+    newest = newest_ms(disks)
+    changed = _changed_ms(disks)
     for replicas in disks.of():
-        if len(replicas) > 1:
-            replica = replicas[-1]
+        replica = replicas[-1]
+        file = replica.directory / PARTITION_METADATA
+        if len(replicas) < 2 or not file.exists():
+            continue
+        topic_id = parse_partition_metadata(file.read_bytes())
+        if newest - changed.get((topic_id, replica.partition), newest) > SETTLED_MS:
             shutil.rmtree(replica.directory)
             return Planted((), (replica.directory.name,))
-    raise Unplantable("no partition with two replicas")
+    raise Unplantable("no partition whose last change is a minute old")
+
+
+def _changed_ms(disks: Disks) -> dict[tuple[bytes, int], int]:
+    """Return when each partition changed last, by topic id and number; empty without a log."""
+    found: dict[tuple[bytes, int], int] = {}
+    for replicas in disks.of(METADATA):
+        for batch in batches(replicas[0]):
+            if batch.view.is_control:
+                continue
+            for record in batch.view.records():
+                body = parse_record(record.value or b"")
+                if isinstance(body, (PartitionRecord, PartitionChangeRecord)):
+                    found[body.topic_id, body.partition_id] = record.timestamp
+    return found
 
 
 PLANTS = (
