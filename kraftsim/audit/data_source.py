@@ -244,9 +244,7 @@ class KafkaLogReader(DataSourceReader):
 
     def _allows(self, origin: Origin) -> bool:
         """Return whether rows from a file can be among those that are wanted."""
-        return all(
-            getattr(origin, column) in values for column, values in self._allowed.items()
-        )
+        return all(getattr(origin, column) in values for column, values in self._allowed.items())
 
     def _allowed_rows(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         """Leave out rows of a listing that are not wanted."""

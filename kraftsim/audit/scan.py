@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 from kraftsim.analysis.places import Where
 from kraftsim.audit.reading.disks import disk_of
-from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, shares, size_of
-from kraftsim.audit.reading.pieces import ParquetSink, Piece
+from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, shares, size_of, weight_of
+from kraftsim.audit.reading.pieces import ParquetSink, Piece, shown
 from kraftsim.audit.reading.plan import LogDirectory, log_directories, replica_of
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, joined
@@ -24,8 +24,9 @@ from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, joined
 Report: TypeAlias = Callable[[int, int], None]
 """Is called while it reads: with how many bytes of how many are read."""
 SHARES_PER_WORKER: Final = 8
-SHARE_BYTES_MIN: Final = 8 << 20
-"""Less is not worth another process."""
+SHARE_WEIGHT_MIN: Final = 64 << 20
+POOL_WEIGHT_MIN: Final = 512 << 20
+"""Less takes less time than the start of processes."""
 Ends: TypeAlias = dict[tuple[str, str], list[tuple[int, RangeEnds]]]
 """By log directory and partition directory: the ends of each range with its place in the order."""
 
@@ -116,21 +117,21 @@ def _of_directories(directories: Iterable[LogDirectory], ends: Ends) -> Iterator
     for directory in directories:
         yield from directory.pieces
         for partition in directory.partitions:
-            found = sorted(ends.get((directory.path, partition.origin.directory or ""), []))
+            found = sorted(ends.get((shown(directory.path), partition.origin.directory or ""), []))
             yield replica_of(directory, partition).piece(joined([each for _, each in found]))
 
 
 def _read_all(
     jobs: Sequence[tuple[int, Job]], root: Path, options: ReadOptions, workers: int
 ) -> Iterator[tuple[_Share, list[tuple[int, RangeEnds]], dict[str, int]]]:
-    total = sum(size_of(job) for _, job in jobs)
-    wanted = max(total // (workers * SHARES_PER_WORKER), SHARE_BYTES_MIN)
+    total = sum(weight_of(job) for _, job in jobs)
+    wanted = max(total // (workers * SHARES_PER_WORKER), SHARE_WEIGHT_MIN)
     places = iter(jobs)
     divided = [
         _Share(number, [next(places) for _ in share], sum(map(size_of, share)))
         for number, share in enumerate(shares((job for _, job in jobs), wanted), 1)
     ]
-    if workers == 1 or len(divided) < 2:
+    if workers == 1 or total < POOL_WEIGHT_MIN:
         for share in divided:
             yield share, *_read_share(share, root, options)
         return

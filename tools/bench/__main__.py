@@ -44,6 +44,10 @@ BENCHES = {
         "the data pipeline on a run of 1,000,000 events (--events N): ingest, invariants by "
         "Spark and DuckDB, report, peak memory"
     ),
+    "audit": (
+        "reading log directories of Apache Kafka (--gib N): headers, checksums, records, and the "
+        "ratio to kafka-dump-log"
+    ),
     "compaction": "MiB/s of log compaction, and its longest pause of the event loop",
     "produce": "MB/s of 1 KiB records by librdkafka, compared with Apache Kafka",
     "traffic": (

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from kraftsim.audit.reading.disks import Disk
 from kraftsim.audit.reading.pieces import Origin, Piece
+from kraftsim.audit.reading.record_walk import Longs
 from kraftsim.audit.reading.segments import (
     INDEX_ENTRY,
-    Longs,
     SegmentRange,
     index_entries,
     last_offset_of,

@@ -32,10 +32,10 @@ from kraftsim.audit.reading.plan import (
     LogDirectory,
     segment_ranges,
 )
+from kraftsim.audit.reading.record_walk import Longs
 from kraftsim.audit.reading.records import record_pieces
 from kraftsim.audit.reading.segments import (
     Found,
-    Longs,
     RangeEnds,
     RangeReader,
     SegmentRange,
@@ -128,8 +128,13 @@ def jobs_of(disk: Disk, directory: LogDirectory, allows: Allows) -> list[Job]:
     return jobs
 
 
+def weight_of(job: Job) -> int:
+    """Return how long a job takes, in bytes of a segment."""
+    return size_of(job) + JOB_BYTES
+
+
 def shares(jobs: Iterable[Job], size: int) -> list[list[Job]]:
-    """Divide jobs into shares of about a size, in their order."""
+    """Divide jobs into shares of about a weight, in their order."""
     found: list[list[Job]] = []
     filled = size
     for job in jobs:
@@ -137,7 +142,7 @@ def shares(jobs: Iterable[Job], size: int) -> list[list[Job]]:
             found.append([])
             filled = 0
         found[-1].append(job)
-        filled += size_of(job) + JOB_BYTES
+        filled += weight_of(job)
     return found
 
 

@@ -34,11 +34,8 @@ class Origin:
     partition: int | None
     file: str
     size: int
-
-    @property
-    def path(self) -> str:
-        """The file, to open it."""
-        return f"{self.log_dir}/{self.file}"
+    path: str
+    """To open it; the names above are shown with all characters in UTF-8."""
 
     @property
     def prefix(self) -> Row:
@@ -97,7 +94,10 @@ def _array(column: Sequence[Value], kind: pa.DataType) -> pa.Array:
 
 def shown(text: str) -> str:
     """Return a text that UTF-8 can hold: names of files and headers may have any bytes."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "backslashreplace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @dataclass(slots=True)

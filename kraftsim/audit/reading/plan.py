@@ -117,41 +117,42 @@ def _home(path: str) -> str | None:
 
 
 def _nothing(root: str, reason: str) -> LogDirectory:
-    origin = Origin(
-        log_dir=shown(root),
-        node_id=None,
-        directory=None,
-        topic=None,
-        partition=None,
-        file="",
-        size=0,
+    return LogDirectory(root, [], None, pieces=[_origin(root, None).problem("unreadable", reason)])
+
+
+def _origin(
+    log_dir: str, node_id: int | None, file: str = "", size: int = 0, directory: str | None = None
+) -> Origin:
+    parsed = None if directory is None else layout.parse_directory(directory)
+    return Origin(
+        log_dir=shown(log_dir),
+        node_id=node_id,
+        directory=None if directory is None else shown(directory),
+        topic=None if parsed is None else shown(parsed.topic),
+        partition=None if parsed is None else parsed.partition,
+        file=shown(file),
+        size=size,
+        path=f"{log_dir}/{file}",
     )
-    return LogDirectory(root, [], None, pieces=[origin.problem("unreadable", reason)])
 
 
 def _log_directory(disk: Disk, path: str, found: Sequence[FoundFile]) -> LogDirectory:
     pieces: list[Piece] = []
-    plain = Origin(
-        log_dir=path, node_id=None, directory=None, topic=None, partition=None, file="", size=0
-    )
     meta: MetaProperties | None = None
     content = _content(disk, path, found, file_names.META_PROPERTIES)
     if content is not None:
-        origin = _of_root(plain, file_names.META_PROPERTIES, len(content))
+        origin = _origin(path, None, file_names.META_PROPERTIES, len(content))
         meta, problems = meta_properties_of(origin, content)
         pieces += problems
     node_id = None if meta is None else meta.node_id
-    plain = Origin(
-        log_dir=path, node_id=node_id, directory=None, topic=None, partition=None, file="", size=0
-    )
-    files = [_listed(plain, file) for file in found if not file.path.endswith("/")]
+    files = [_listed(path, node_id, file) for file in found if not file.path.endswith("/")]
     directory = LogDirectory(path, files, meta, pieces=pieces)
     _add_partitions(disk, directory)
-    _add_troubles(directory, plain, found)
+    _add_troubles(directory, node_id, found)
     for name in layout.OFFSET_CHECKPOINTS:
         content = _content(disk, path, found, name)
         if content is not None:
-            offsets, rows = offsets_of(_of_root(plain, name, len(content)), content)
+            offsets, rows = offsets_of(_origin(path, node_id, name, len(content)), content)
             directory.checkpoints[name] = offsets
             pieces += rows
     pieces.append(Piece("log_dirs", [_row(directory, node_id)]))
@@ -166,37 +167,16 @@ def _content(disk: Disk, path: str, found: Iterable[FoundFile], name: str) -> by
     return None
 
 
-def _of_root(plain: Origin, name: str, size: int) -> Origin:
-    return Origin(
-        log_dir=plain.log_dir,
-        node_id=plain.node_id,
-        directory=None,
-        topic=None,
-        partition=None,
-        file=name,
-        size=size,
-    )
-
-
-def _listed(plain: Origin, file: FoundFile) -> ListedFile:
+def _listed(log_dir: str, node_id: int | None, file: FoundFile) -> ListedFile:
     parts = file.path.split("/")
     directory = parts[0] if len(parts) > 1 else None
-    parsed = None if directory is None else layout.parse_directory(directory)
     name = layout.parse_file(parts[-1]) if len(parts) <= 2 else FileName(layout.UNKNOWN)
     state = name.state
+    parsed = None if directory is None else layout.parse_directory(directory)
     if parsed is not None and state == LIVE:
         state = parsed.state
-    origin = Origin(
-        log_dir=plain.log_dir,
-        node_id=plain.node_id,
-        directory=directory,
-        topic=None if parsed is None else parsed.topic,
-        partition=None if parsed is None else parsed.partition,
-        file=file.path,
-        size=file.size,
-    )
     return ListedFile(
-        origin=origin,
+        origin=_origin(log_dir, node_id, file.path, file.size, directory),
         name=name,
         state=state,
         modified_ms=file.modified_ms,
@@ -231,17 +211,17 @@ def _add_partitions(disk: Disk, directory: LogDirectory) -> None:
     directory.partitions = [partitions[name] for name in sorted(partitions)]
 
 
-def _add_troubles(directory: LogDirectory, plain: Origin, found: Sequence[FoundFile]) -> None:
+def _add_troubles(directory: LogDirectory, node_id: int | None, found: Sequence[FoundFile]) -> None:
     """Add a row of `problems` for each file that cannot be opened, and for foreign directories."""
     for file in found:
         if file.trouble:
-            origin = _listed(plain, file).origin
+            origin = _listed(directory.path, node_id, file).origin
             directory.pieces.append(origin.problem("unreadable", file.trouble))
     foreign = {file.path.partition("/")[0] for file in found if "/" in file.path}
     for name in sorted(foreign - set(layout.OTHER_DIRECTORIES)):
         if layout.parse_directory(name) is None:
-            origin = _listed(plain, FoundFile(f"{name}/", 0, None)).origin
-            reason = f"{name} is no directory of a partition"
+            origin = _origin(directory.path, node_id, f"{name}/", directory=name)
+            reason = f"{shown(name)} is no directory of a partition"
             directory.pieces.append(origin.problem("name", reason))
 
 
@@ -251,7 +231,7 @@ def _row(directory: LogDirectory, node_id: int | None) -> Row:
     times = [each.modified_ms for each in directory.files if each.modified_ms is not None]
     directory_id = None if meta is None or meta.directory_id is None else meta.directory_id
     return (
-        directory.path,
+        shown(directory.path),
         node_id,
         None if meta is None else meta.cluster_id,
         None if directory_id is None else uuid_text(directory_id),

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kraftsim.audit.reading.disks import Disk
 from kraftsim.audit.reading.pieces import Origin, Piece
+from kraftsim.audit.reading.record_walk import Longs, walk
 from kraftsim.audit.tables import TABLES
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import (
@@ -64,8 +65,13 @@ HEADER: Final = np.dtype(
 assert HEADER.itemsize == HEADER_SIZE_BYTES, "these are the fields of BatchHeader"
 CODECS: Final = pa.array([each.name.lower() for each in Compression] + [None] * 3)
 TIMESTAMP_TYPES: Final = pa.array(["CreateTime", "LogAppendTime"])
+CONTROL_TYPES: Final = pa.array([*(each.name for each in ControlType), None])
+NO_CONTROL: Final = len(ControlType)
+MARKER_KEY_BYTES: Final = 4
+MARKER_VALUE_BYTES: Final = 6
+MARKER_BATCH_BYTES: Final = HEADER_SIZE_BYTES + 17
+"""Lengths, attributes, deltas and the number of headers take seven bytes in one record."""
 LAST_SEQUENCE: Final = (1 << 31) - 1
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,13 +457,56 @@ def record_batch(
 
 
 def _control_columns(found: Found, is_control: npt.NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
-    kinds: list[str | None] = [None] * len(is_control)
-    epochs: list[int | None] = [None] * len(is_control)
-    for number in np.flatnonzero(is_control).tolist():
-        kinds[number], epochs[number] = control_of(
-            RecordBatch(found.buffer, int(found.positions[number]))
-        )
-    return pa.array(kinds, pa.string()), pa.array(epochs, pa.int32())
+    """Return type and coordinator epoch of each control batch; nulls for the others."""
+    kinds = np.full(len(is_control), NO_CONTROL, np.int8)
+    epochs = np.zeros(len(is_control), np.int32)
+    is_marker = np.zeros(len(is_control), bool)
+    numbers = np.flatnonzero(is_control)
+    if len(numbers):
+        is_common = _read_markers(found, numbers, kinds, epochs)
+        is_marker[numbers[is_common]] = True
+        for number in numbers[~is_common].tolist():
+            kind, epoch = control_of(RecordBatch(found.buffer, int(found.positions[number])))
+            if kind is not None:
+                kinds[number] = ControlType[kind]
+            if epoch is not None:
+                epochs[number], is_marker[number] = epoch, True
+    names = CONTROL_TYPES.take(pa.array(kinds.astype(np.int32)))
+    return names, pa.array(epochs, mask=~is_marker)
+
+
+def _read_markers(
+    found: Found, numbers: Longs, kinds: npt.NDArray[np.int8], epochs: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Fill in types and epochs of the batches that are transaction markers as all releases write
+    them; return which are.
+    """
+    headers = found.headers[numbers]
+    content = np.frombuffer(found.buffer, np.uint8)
+    starts = found.positions[numbers]
+    ends = starts + headers["batch_length"] + LENGTH_OVERHEAD_BYTES
+    is_one = (headers["record_count"] == 1) & (headers["attributes"] & COMPRESSION_MASK == 0)
+    is_one &= ends - starts == MARKER_BATCH_BYTES
+    is_common = np.zeros(len(numbers), bool)
+    at = np.flatnonzero(is_one)
+    walked = walk(content, starts[at] + HEADER_SIZE_BYTES, ends[at], np.ones(len(at), np.int64))
+    keys = _bytes_at(content, walked.key_start, MARKER_KEY_BYTES)
+    values = _bytes_at(content, walked.value_start, MARKER_VALUE_BYTES)
+    is_marker = (walked.key_size == MARKER_KEY_BYTES) & (walked.value_size == MARKER_VALUE_BYTES)
+    is_marker &= (keys[:, :3] == 0).all(axis=1) & (keys[:, 3] <= ControlType.COMMIT)
+    is_marker &= (values[:, :2] == 0).all(axis=1)
+    which = at[walked.batch[is_marker]]
+    is_common[which] = True
+    kinds[numbers[which]] = keys[is_marker, 3]
+    epochs[numbers[which]] = np.ascontiguousarray(values[is_marker, 2:]).view(">i4")[:, 0]
+    return is_common
+
+
+def _bytes_at(content: npt.NDArray[np.uint8], starts: Longs, size: int) -> npt.NDArray[np.uint8]:
+    """Return some bytes from each start on; after the end, the last byte again."""
+    places = np.minimum(starts[:, None] + np.arange(size), len(content) - 1)
+    found: npt.NDArray[np.uint8] = content[places]
+    return found
 
 
 def control_of(batch: RecordBatch) -> tuple[str | None, int | None]:
