@@ -50,7 +50,8 @@ def place(prefix: str) -> Place:
 
 REPLICA: Final = """
 replica AS (
-    SELECT r.log_dir, r.node_id, r.directory, r.topic, r.partition, r.topic_id, r.end_offset,
+    SELECT row_number() OVER (ORDER BY r.log_dir, r.directory) AS log_id,
+        r.log_dir, r.node_id, r.directory, r.topic, r.partition, r.topic_id, r.end_offset,
         r.first_segment_offset, r.recovery_point, r.high_watermark, r.cleaned_until, r.segments,
         r.log_start_offset AS checkpointed_start,
         coalesce(r.first_offset, r.end_offset) AS first_offset,
@@ -64,11 +65,15 @@ replica AS (
     LEFT JOIN log_dirs AS d ON d.log_dir = r.log_dir
     WHERE NOT coalesce(r.is_future, false)
 )"""
-"""One row per live partition directory; `start_offset` is the first offset that readers get."""
+"""One row per live partition directory; `start_offset` is the first offset that readers get.
+
+`log_id` numbers them: windows over a number take half the time of windows over its two names.
+"""
 
 SEGMENT: Final = """
 segment AS (
-    SELECT f.log_dir, f.file, f.directory, f.topic, f.partition, f.base_offset, f.size
+    SELECT f.log_dir, f.file, f.directory, f.topic, f.partition, f.base_offset, r.end_offset,
+        r.log_id
     FROM files AS f
     JOIN replica AS r ON r.log_dir = f.log_dir AND r.directory = f.directory
     WHERE f.kind = 'log' AND f.state = 'live'
@@ -81,11 +86,12 @@ batch AS (
         b.last_offset, b.leader_epoch, b.magic, b.crc, b.timestamp_type, b.is_transactional,
         b.is_control, b.first_ms, b.max_ms, b.delete_horizon_ms, b.producer_id, b.producer_epoch,
         b.base_sequence, b.last_sequence, b.records, b.control_type, b.coordinator_epoch,
-        b.segment_offset
+        b.segment_offset, s.log_id
     FROM batches AS b
     JOIN segment AS s ON s.log_dir = b.log_dir AND s.file = b.file
+    WHERE b.base_offset < s.end_offset
 )"""
-"""One row per batch of these segments."""
+"""One row per batch of these segments, without those at the end whose checksum does not fit."""
 
 POLICY: Final = """
 cleaned_topic AS (
@@ -158,19 +164,25 @@ named_topic AS (
         max(topic_id) AS topic_id
     FROM replica GROUP BY cluster_id, topic, partition
 ), member AS (
-    SELECT p.*, CASE WHEN n.topic_ids > 1 THEN coalesce(p.topic_id, '') ELSE '' END AS generation
+    SELECT p.*, CASE WHEN n.topic_ids > 1 THEN coalesce(p.topic_id, '') ELSE '' END AS generation,
+        coalesce(e.newest_epoch, -1) AS newest_epoch
     FROM placed AS p
+    LEFT JOIN (
+        SELECT log_dir, directory, max(leader_epoch) AS newest_epoch FROM leader_epochs
+        GROUP BY log_dir, directory
+    ) AS e ON e.log_dir = p.log_dir AND e.directory = p.directory
     JOIN named_topic AS n ON n.cluster_id = p.cluster_id AND n.topic = p.topic
         AND n.partition = p.partition
 ), reference AS (
     SELECT * FROM (
         SELECT *, row_number() OVER (PARTITION BY cluster_id, topic, partition, generation
-            ORDER BY CASE WHEN is_in_isr THEN 0 ELSE 1 END, end_offset DESC,
+            ORDER BY CASE WHEN is_in_isr THEN 0 ELSE 1 END, newest_epoch DESC, end_offset DESC,
                 CASE WHEN is_leader THEN 0 ELSE 1 END, first_offset, node_id, log_dir) AS place
         FROM member
     ) AS numbered WHERE place = 1
 )"""
-"""The replica of each partition that has the most: in the ISR as last known, with the latest end.
+"""The replica of each partition that has the most: in the ISR as last known, with the newest leader
+epoch, and then with the latest end.
 
 Replicas whose topic ids differ belong to topics of one name, all but one of which were deleted: to
 different generations.
@@ -179,14 +191,14 @@ different generations.
 TRANSACTION: Final = """
 transactional AS (
     SELECT *, count(CASE WHEN is_control THEN 1 END) OVER (
-        PARTITION BY log_dir, directory, producer_id ORDER BY base_offset
+        PARTITION BY log_id, producer_id ORDER BY base_offset
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS markers_before
     FROM batch
     WHERE producer_id >= 0 AND is_transactional
         AND (NOT is_control OR control_type IN ('COMMIT', 'ABORT'))
 ), transaction AS (
-    SELECT log_dir, directory, min(topic) AS topic, min(partition) AS partition, producer_id,
-        markers_before,
+    SELECT log_id, min(log_dir) AS log_dir, min(directory) AS directory, min(topic) AS topic,
+        min(partition) AS partition, producer_id, markers_before,
         min(CASE WHEN NOT is_control THEN base_offset END) AS first_offset,
         max(CASE WHEN NOT is_control THEN last_offset END) AS last_offset,
         max(CASE WHEN NOT is_control THEN producer_epoch END) AS producer_epoch,
@@ -199,7 +211,7 @@ transactional AS (
         max(CASE WHEN is_control THEN segment_offset END) AS marker_segment,
         max(CASE WHEN is_control THEN max_ms END) AS marker_ms
     FROM transactional
-    GROUP BY log_dir, directory, producer_id, markers_before
+    GROUP BY log_id, producer_id, markers_before
 )"""
 """The transactions of a log: the records of a producer up to its next marker. Without records
 (`first_offset` null) it is a marker alone, without a marker (`marker_offset` null) it is open.

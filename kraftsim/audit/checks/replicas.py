@@ -1,8 +1,9 @@
 """Replicas of a partition have the same batches below the high watermark, and belong to one topic.
 
 A replica that was not in the ISR may be short, and may end in batches that were never committed: it
-truncates them when it follows the next leader. So batches that differ count below the replica's own
-high watermark, which it had checkpointed as committed, or if it was in the ISR and all was closed.
+truncates them when it follows the next leader. So batches that differ count below the high
+watermarks of both replicas, which they had checkpointed as committed; if both were in the ISR and
+closed, below that of any.
 
 Source: KIP-101, KIP-279, KIP-516; Partition.maybeIncrementLeaderHW, AbstractFetcherThread.truncate.
 """
@@ -17,6 +18,7 @@ _READS: Final = (
     "replicas",
     "files",
     "metadata_partitions",
+    "leader_epochs",
 )
 _PAIRS: Final = f"""
 WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, {ISR}, {REFERENCE}, committed AS (
@@ -24,9 +26,10 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, {ISR}, {REFERENCE}, committed AS (
         max(cleaned_until) AS cleaned_until
     FROM member GROUP BY cluster_id, topic, partition, generation
 ), pair AS (
-    SELECT o.log_dir, o.directory, o.named, o.end_offset, o.is_in_isr, o.high_watermark AS own_watermark,
-        o.is_clean AND f.is_clean AS are_clean, f.log_dir AS reference_dir, y.kind,
-        c.high_watermark,
+    SELECT o.log_dir, o.directory, o.named, f.log_dir AS reference_dir, y.kind,
+        CASE WHEN o.is_in_isr AND f.is_in_isr AND o.is_clean AND f.is_clean THEN c.high_watermark
+            WHEN o.high_watermark < f.high_watermark THEN o.high_watermark
+            WHEN f.high_watermark <= o.high_watermark THEN f.high_watermark END AS high_watermark,
         greatest(o.first_offset, f.first_offset, o.start_offset, f.start_offset,
             coalesce(c.cleaned_until, 0)) AS from_offset,
         least(o.end_offset, f.end_offset) AS to_offset
@@ -40,7 +43,7 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, {ISR}, {REFERENCE}, committed AS (
         AND coalesce(o.node_id, -1) <> coalesce(f.node_id, -2)
 )"""
 """Each replica with the reference of its partition, in another directory: from `from_offset` up to
-`to_offset` both have the log.
+`to_offset` both have the log, and below `high_watermark` both had it committed.
 """
 _COMPARED_FIELDS: Final = (
     "last_offset",
@@ -85,9 +88,7 @@ _DIFFERENCES: Final = f"""
         coalesce(o.file, '') AS other_file, coalesce(o.position, -1) AS other_position,
         coalesce(f.file, '') AS reference_file, coalesce(f.position, -1) AS reference_position,
         coalesce(f.max_ms, o.max_ms) AS max_ms,
-        d.base_offset < coalesce(p.own_watermark, 0)
-            OR (p.is_in_isr AND p.are_clean AND d.base_offset < coalesce(p.high_watermark, 0))
-            AS is_committed,
+        d.base_offset < coalesce(p.high_watermark, 0) AS is_committed,
         p.kind,
         concat(p.named, ': at offset ', d.base_offset, ', ', p.log_dir, CASE
             WHEN d.is_missing AND d.in_other = 1 THEN concat(' has a batch of ', o.size,
@@ -134,7 +135,7 @@ REPLICAS_EQUAL: Final = AuditRule(
         finding(
             "named",
             "concat(said, CASE WHEN is_committed THEN '; without a metadata log it is not known "
-            "whether the topic was compacted' ELSE '; the first of them had not committed this "
+            "whether the topic was compacted' ELSE '; one of the two had not committed this "
             "offset: it truncates its log when it follows a leader again' END)",
             at=_OTHER,
             and_at=_REFERENCE,

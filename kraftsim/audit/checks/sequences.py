@@ -16,33 +16,31 @@ from kraftsim.audit.rule import AuditRule, Severity
 
 _READS: Final = ("log_dirs", "replicas", "files", "batches")
 _NAMED: Final = "concat(topic, '-', partition)"
-_OF_PRODUCER: Final = "PARTITION BY log_dir, directory, producer_id ORDER BY base_offset"
+_OF_PRODUCER: Final = "PARTITION BY log_id, producer_id ORDER BY base_offset"
 _OF_EPOCH: Final = (
-    "PARTITION BY log_dir, directory, producer_id, producer_epoch ORDER BY base_offset"
+    "PARTITION BY log_id, producer_id, producer_epoch ORDER BY base_offset"
 )
-_KNOWN: Final = "OVER (PARTITION BY b.log_dir, b.directory, b.producer_id ORDER BY b.base_offset)"
+_KNOWN: Final = "OVER (PARTITION BY b.log_id, b.producer_id ORDER BY b.base_offset)"
 _SEQUENCES: Final = 2**31
 
 _SEQUENCED: Final = f"""
-WITH {REPLICA}, {SEGMENT}, {BATCH}, spaced AS (
-    SELECT *, CASE WHEN base_offset > max(last_offset) OVER (
-        PARTITION BY log_dir, directory ORDER BY base_offset
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) + 1 THEN 1 ELSE 0 END AS is_gap
+WITH {REPLICA}, {SEGMENT}, {BATCH}, stretched AS (
+    SELECT *, base_offset - coalesce(sum(last_offset - base_offset + 1) OVER (
+        PARTITION BY log_id ORDER BY base_offset
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS stretch
     FROM batch
-), stretched AS (
-    SELECT *, sum(is_gap) OVER (PARTITION BY log_dir, directory ORDER BY base_offset
-        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stretch
-    FROM spaced
 ), produced AS (
-    SELECT b.log_dir, b.directory, b.topic, b.partition, b.file, b.position, b.base_offset,
-        b.last_offset, b.producer_id, b.producer_epoch, b.base_sequence, b.last_sequence,
-        b.is_control, b.max_ms, b.stretch, r.first_offset, r.start_offset,
+    SELECT b.log_id, b.log_dir, b.topic, b.partition, b.file, b.position, b.base_offset,
+        b.last_offset, b.producer_id, b.producer_epoch,
+        CAST(b.base_sequence AS BIGINT) AS base_sequence,
+        CAST(b.last_sequence AS BIGINT) AS last_sequence, b.is_control, b.max_ms, b.stretch,
+        r.first_offset, r.start_offset,
         lag(producer_epoch) {_KNOWN} AS epoch_before,
         lag(last_offset) {_KNOWN} AS known_offset,
         lag(max_ms) {_KNOWN} AS known_ms,
         lag(stretch) {_KNOWN} AS known_stretch
     FROM stretched AS b
-    JOIN replica AS r ON r.log_dir = b.log_dir AND r.directory = b.directory
+    JOIN replica AS r ON r.log_id = b.log_id
     WHERE b.magic = 2 AND b.producer_id >= 0 AND b.base_offset >= r.start_offset
 ), sequenced AS (
     SELECT *, lag(base_offset) OVER ({_OF_EPOCH.replace(" ORDER", ", base_sequence ORDER")})
@@ -53,8 +51,9 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, spaced AS (
     FROM produced
     WHERE NOT is_control AND base_sequence >= 0 AND topic <> '__consumer_offsets'
 )"""
-"""Batches with a producer from the log start offset on. A `stretch` is a part of a log without a
-removed offset. The group coordinator's batches in `__consumer_offsets` all have sequence 0.
+"""Batches with a producer from the log start offset on. `stretch` is the number of offsets that are
+missing before a batch: it is the same in a part of a log without a gap. The group coordinator's
+batches in `__consumer_offsets` all have sequence 0.
 """
 _IS_DUPLICATE: Final = f"base_offset - coalesce(earlier_offset, -{_SEQUENCES}) < {_SEQUENCES}"
 """A producer that wrapped around has written 2^31 records in between."""
@@ -104,10 +103,16 @@ _FOLLOWING: Final = f"""
     SELECT *, abs(max_ms - before_ms) < {STATE_KEPT_MS} AS is_known FROM step
     WHERE NOT is_next AND sequence_before IS NOT NULL AND stretch = stretch_before
 ), late_start AS (
-    SELECT *, known_stretch = stretch AND abs(max_ms - known_ms) < {STATE_KEPT_MS} AS is_known,
-        first_offset = 0 AND start_offset = 0 AND stretch = 0 AS is_whole
-    FROM step WHERE NOT is_next AND sequence_before IS NULL
+    SELECT *, known_stretch = stretch AND abs(max_ms - known_ms) < {STATE_KEPT_MS}
+            AND (epoch_before <> producer_epoch OR is_whole) AS is_known
+    FROM (
+        SELECT *, first_offset = 0 AND start_offset = 0 AND stretch = 0 AS is_whole FROM step
+        WHERE NOT is_next AND sequence_before IS NULL
+    ) AS late
 )"""
+"""The first batch of an epoch says something if nothing of the epoch can have been removed before
+it: the producer's previous epoch is in the same stretch, or the log is whole.
+"""
 _BEFORE: Final = ("log_dir", "file_before", "position_before", "offset_before")
 _SKIPPED: Final = (
     f"concat({_NAMED}, ': sequence ', base_sequence, ' of {_PRODUCER[8:]}, ' at offset ', "
@@ -231,7 +236,7 @@ PRODUCER_EPOCHS_NEVER_FALL: Final = AuditRule(
 
 _LEADERS: Final = f"""
 WITH {REPLICA}, {SEGMENT}, {BATCH}, led AS (
-    SELECT *, max(leader_epoch) OVER (PARTITION BY log_dir, directory ORDER BY base_offset
+    SELECT *, max(leader_epoch) OVER (PARTITION BY log_id ORDER BY base_offset
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS epoch_before
     FROM batch WHERE leader_epoch >= 0
 )"""

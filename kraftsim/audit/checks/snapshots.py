@@ -193,6 +193,12 @@ PRODUCER_SNAPSHOTS_FIT: Final = AuditRule(
                 SELECT log_dir, directory, snapshot_offset, 0, CAST(NULL AS BIGINT), file
                 FROM snapshot_file
             ) AS line
+        ), newest_batch AS (
+            SELECT l.log_dir, l.file AS snapshot, b.file, b.position, b.base_offset, b.producer_id,
+                b.max_ms
+            FROM (SELECT * FROM latest WHERE file IS NOT NULL AND any_offset IS NOT NULL) AS l
+            JOIN batch AS b ON b.log_dir = l.log_dir AND b.directory = l.directory
+                AND b.base_offset = l.any_offset
         )
         SELECT {
         finding(
@@ -214,10 +220,8 @@ PRODUCER_SNAPSHOTS_FIT: Final = AuditRule(
             at=("f.log_dir", "f.file", "CAST(-1 AS BIGINT)", "f.snapshot_offset"),
             and_at=place("b."),
         )
-    } FROM latest AS l
-        JOIN snapshot_file AS f ON f.log_dir = l.log_dir AND f.file = l.file
-        JOIN batch AS b ON b.log_dir = l.log_dir AND b.directory = l.directory
-            AND b.base_offset = l.any_offset
+    } FROM newest_batch AS b
+        JOIN snapshot_file AS f ON f.log_dir = b.log_dir AND f.file = b.snapshot
         LEFT JOIN snapshot_row AS s ON s.log_dir = f.log_dir AND s.file = f.file
             AND s.producer_id = b.producer_id
         WHERE s.producer_id IS NULL AND abs(f.modified_ms - b.max_ms) < {STATE_KEPT_MS}

@@ -294,6 +294,7 @@ NO_HANGING_TRANSACTIONS: Final = AuditRule(
         *_READS,
         "metadata_partitions",
         "metadata_topics",
+        "leader_epochs",
         "transaction_states",
     ),
     examined=f"""
