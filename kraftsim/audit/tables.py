@@ -548,7 +548,7 @@ value_md5 text MD5 of the value as hexadecimal digits in lower case; null if unk
                 _CLIENT
                 + """
 group_id text of the group
-group_hash long of the group id as Kafka takes it to choose the partition of __consumer_offsets
+group_hash long absolute String.hashCode of the group, which chooses its partition
 topic text of the offset
 partition int of the offset
 committed_offset long the offset

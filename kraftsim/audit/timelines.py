@@ -4,10 +4,11 @@ those that defects name, and without defects the latest.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from kraftsim.analysis.engines import Cells
 from kraftsim.audit.judging import Asked
 from kraftsim.audit.rule import Finding
 
@@ -190,7 +191,7 @@ def _timeline(ask: Asked, log_dir: str, directory: str, named: Sequence[int]) ->
         f"FROM batches WHERE {here} AND producer_id IN ({_numbers(producers)})) AS numbered "
         f"WHERE place <= {BATCHES_MAX} ORDER BY producer_id, base_offset"
     )
-    lanes: dict[int, list[tuple[object, ...]]] = {}
+    lanes: dict[int, list[Cells]] = {}
     for row in rows:
         lanes.setdefault(row[0], []).append(tuple(row))
     topic, _, partition = directory.rpartition("-")
@@ -205,7 +206,7 @@ def _timeline(ask: Asked, log_dir: str, directory: str, named: Sequence[int]) ->
     )
 
 
-def _lane(producer_id: int, rows: Sequence[Sequence[Any]]) -> ProducerLane:
+def _lane(producer_id: int, rows: Sequence[Cells]) -> ProducerLane:
     batches = tuple(
         TimelineBatch(
             base_offset=row[1],

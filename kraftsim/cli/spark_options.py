@@ -120,6 +120,7 @@ UNITS: Mapping[str, str] = {
     "sort": "events",
     "count": "queries",
     "judge": "queries",
+    "read": "bytes",
     "clients": "bytes",
 }
 

@@ -83,16 +83,12 @@ class CoordinatedDisks(Disks):
         """Create a topic; return its logs on the first node."""
         topic_id = f"id-of-{topic}"
         offset = self.say("TOPIC_RECORD", name=topic, topicId=topic_id)
-        self.typed(
-            "metadata_topics", offset, topic_id=topic_id, topic_name=topic, is_removed=False
-        )
+        self.typed("metadata_topics", offset, topic_id=topic_id, topic_name=topic, is_removed=False)
         made = []
         for partition in range(partitions):
             self.partition(topic_id, partition)
             if logs:
-                of_nodes = [
-                    home.log(topic, partition) for home in self.homes[: len(self.assigned)]
-                ]
+                of_nodes = [home.log(topic, partition) for home in self.homes[: len(self.assigned)]]
                 made.append(of_nodes[0])
         return made
 

@@ -606,7 +606,9 @@ def metadata_epoch_goes_back(disks: CoordinatedDisks) -> None:
 
 def snapshotted(disks: CoordinatedDisks, table: str) -> Row:
     """Make a snapshot and return the last row that a table has of it."""
-    disks.say("CONFIG_RECORD", resourceType=2, resourceName="orders", name="retention.ms", value="1")
+    disks.say(
+        "CONFIG_RECORD", resourceType=2, resourceName="orders", name="retention.ms", value="1"
+    )
     disks.say("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=20)
     disks.block(1000)
     disks.snapshot()

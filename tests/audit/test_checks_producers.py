@@ -143,9 +143,10 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
     log.produce(5, 0, 3)
     result = disks.result(sequences.SEQUENCES_WITHOUT_GAPS)
     assert result.outcome is Outcome.UNKNOWN
-    assert "a broker accepts that from a producer that it does not know" in messages(
-        result, defects=False
-    )[0]
+    assert (
+        "a broker accepts that from a producer that it does not know"
+        in messages(result, defects=False)[0]
+    )
 
 
 def test_sequences_before_the_log_start_offset_are_not_missed() -> None:
@@ -342,6 +343,7 @@ def test_the_epoch_of_a_marker_forgets_the_batches_before() -> None:
     row = disks.rows["producer_snapshots"][1]
     assert row["producer_id"] == TRANSACTIONAL
     row.update(last_offset=6, last_sequence=1, offset_delta=1)
-    assert "has offset 6 as the last of producer id 6, by the log it is -1" in messages(
-        disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT)
-    )[0]
+    assert (
+        "has offset 6 as the last of producer id 6, by the log it is -1"
+        in messages(disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT))[0]
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kraftsim.audit.clients.staging import ABORTED, COMMITTED, ClientTables, Row, java_hash
+from kraftsim.audit.clients.staging import ABORTED, COMMITTED, ClientTables, Row, group_hash
 from kraftsim.inspect.capture import CaptureReader, CaptureSettings
 from kraftsim.inspect.conversation import Exchange
 from kraftsim.inspect.frames import FrameKind
@@ -155,7 +155,7 @@ class _Exchanges:
                 return _Asked(
                     fields={
                         "group_id": group,
-                        "group_hash": java_hash(group),
+                        "group_hash": group_hash(group),
                         "transactional_id": body.text("transactional_id"),
                     },
                     offsets={

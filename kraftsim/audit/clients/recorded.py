@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kraftsim.audit.clients.staging import ClientTables, java_hash
+from kraftsim.audit.clients.staging import ClientTables, group_hash
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -164,7 +164,7 @@ def _add(line: RecordedLine, place: dict[str, str | int], tables: ClientTables) 
             row = {
                 **here,
                 "group_id": line.group,
-                "group_hash": java_hash(line.group),
+                "group_hash": group_hash(line.group),
                 "topic": line.topic,
                 "partition": line.partition,
                 "committed_offset": line.offset,

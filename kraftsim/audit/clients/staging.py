@@ -13,7 +13,7 @@ from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.audit.tables import TABLES
 
 ROWS_AT_ONCE: Final = 50_000
-HASH_BITS: Final = 0x7FFFFFFF
+SMALLEST_INT: Final = -(1 << 31)
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
 Cell = str | int | bool | None
@@ -118,12 +118,14 @@ def _topic_names(root: Path) -> Mapping[str, str]:
     return found
 
 
-def java_hash(text: str) -> int:
-    """Return String.hashCode without its sign bit, as Kafka chooses the partition of a group
-    (Utils.abs).
+def group_hash(group_id: str) -> int:
+    """Return what Kafka takes modulo the number of partitions of __consumer_offsets: the absolute
+    value of String.hashCode, and 0 for the smallest. Source: GroupCoordinator.partitionFor,
+    Utils.abs.
     """
-    units = text.encode("utf-16-be", "surrogatepass")
+    units = group_id.encode("utf-16-be", "surrogatepass")
     value = 0
     for place in range(0, len(units), 2):
         value = (value * 31 + int.from_bytes(units[place : place + 2], "big")) & 0xFFFFFFFF
-    return value & HASH_BITS
+    signed = value - (value >> 31 << 32)
+    return 0 if signed == SMALLEST_INT else abs(signed)
