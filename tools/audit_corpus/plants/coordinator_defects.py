@@ -612,7 +612,7 @@ PLANTS = (
         "metadata-batch-missing",
         lose_metadata,
         ["metadata-log-contiguous"],
-        ["metadata-logs-equal"],
+        ["metadata-logs-equal", "no-offset-gaps"],
     ),
     plant_of("share-start-offset-back", share_start_back, ["share-states-advance"]),
     plant_of("remote-segment-missing", lose_remote_segment, ["remote-segments-stored"]),

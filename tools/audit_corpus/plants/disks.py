@@ -29,10 +29,12 @@ from protocol.schema import Message
 from protocol.storage.checkpoints import (
     TopicPartition,
     build_offset_checkpoint,
+    parse_leader_epoch_checkpoint,
     parse_offset_checkpoint,
 )
 from protocol.storage.file_names import (
     CLEANER_OFFSETS,
+    LEADER_EPOCHS,
     PRODUCER_SNAPSHOT,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
@@ -326,8 +328,7 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
     places = []
     for replica in replicas:
         log = replica.logs()[-1]
-        end, present = end_offset(replica), batches(replica)
-        leader_epoch = present[-1].view.partition_leader_epoch if present else 0
+        end, leader_epoch = end_offset(replica), _last_epoch(replica)
         data = build(end, leader_epoch)
         position = log.stat().st_size
         with open(log, "ab") as opened:
@@ -344,6 +345,15 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
             )
         places.append(Place(str(replica.log_dir), replica.name(log), end, position))
     return tuple(places)
+
+
+def _last_epoch(replica: Replica) -> int:
+    """Return the leader epoch of the next batch: the last one that batches or the checkpoint know."""
+    known = [batch.view.partition_leader_epoch for batch in batches(replica)[-1:]]
+    file = replica.directory / LEADER_EPOCHS
+    if file.exists():
+        known += [each.leader_epoch for each in parse_leader_epoch_checkpoint(file.read_bytes())]
+    return max(known, default=0)
 
 
 def _write_snapshot(replica: Replica, end: int, data: bytes) -> None:
