@@ -126,8 +126,9 @@ def one_broker(place: Path, recorder: Recorder) -> None:
             stopped=Stopped.CLEANLY,
         )
         cluster.start()
-        load.delete(SHORT, CODED)
-        load.create_topics([SHORT, CODED])
+        if mode == KRAFT:  # a controller in ZooKeeper mode may not delete soon after its start
+            load.delete(SHORT, CODED)
+            load.create_topics([SHORT, CODED])
         load.move_directory(1, ORDERS, str(cluster.data(1)[0]))
         load.move_directory(1, PLAIN, str(cluster.data(1)[1]))
         recorder.copy(

@@ -348,7 +348,7 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
 
 
 def _last_epoch(replica: Replica) -> int:
-    """Return the leader epoch of the next batch: the last one that batches or the checkpoint know."""
+    """Return the leader epoch of the next batch: the last that batches or the checkpoint know."""
     known = [batch.view.partition_leader_epoch for batch in batches(replica)[-1:]]
     file = replica.directory / LEADER_EPOCHS
     if file.exists():
