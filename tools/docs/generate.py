@@ -25,6 +25,7 @@ from kraftsim.server.call import Handler
 from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
+from tools.audit_corpus.results import audit_corpus_page
 from tools.docs.bugs_page import bugs_page, bugs_plot
 from tools.docs.claims_page import claims_page
 from tools.docs.clients_page import clients_page
@@ -288,6 +289,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "client-matrix.md": clients_page,
     "mutants.md": mutants_page,
+    "audit-corpus.md": audit_corpus_page,
     "personas.md": releases_page,
     "log-lines.md": log_lines_page,
     "probes.md": probes_page,
