@@ -26,6 +26,7 @@ from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
 from tools.audit_corpus.results import audit_corpus_page
+from tools.docs.audit_tables_page import audit_tables_page
 from tools.docs.bugs_page import bugs_page, bugs_plot
 from tools.docs.claims_page import claims_page
 from tools.docs.clients_page import clients_page
@@ -299,6 +300,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "bugs.md": bugs_page,
     "bugs.svg": bugs_plot,
     "claims.md": claims_page,
+    "audit-tables.md": audit_tables_page,
     **protocol_pages(),
 }
 
