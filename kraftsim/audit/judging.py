@@ -7,6 +7,7 @@ files is empty.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.analysis.engines import Cells
@@ -50,6 +51,8 @@ UNCLEAN_DIRECTORIES: Final = (
 """Log directories of brokers that were not stopped cleanly. A directory of a controller never has
 .kafka_cleanshutdown, which LogManager writes, so it is not one of them.
 """
+MEMORY: Final = "2GB"
+"""Of DuckDB; windows and joins over more are spilled beside the tables."""
 Asked = Callable[[str], Sequence[Cells]]
 """Returns the rows of a query."""
 
@@ -69,7 +72,10 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
     """Yield a connection of DuckDB with a view of each table."""
     import duckdb
 
-    with duckdb.connect() as connection:
+    with (
+        TemporaryDirectory(prefix="spill-", dir=root.parent) as spill,
+        duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": spill}) as connection,
+    ):
         connection.execute(JSON_AS_IN_SPARK)
         for table in TABLES.values():
             files = _files(root, table)

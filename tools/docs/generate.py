@@ -26,6 +26,7 @@ from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
 from tools.audit_corpus.results import audit_corpus_page
+from tools.docs.audit_rules_page import audit_rules_page
 from tools.docs.audit_tables_page import audit_tables_page
 from tools.docs.bugs_page import bugs_page, bugs_plot
 from tools.docs.claims_page import claims_page
@@ -282,6 +283,7 @@ def command_line() -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
+    "audit-rules.md": audit_rules_page,
     "coverage.md": coverage,
     "events.md": events,
     "settings.md": settings,
