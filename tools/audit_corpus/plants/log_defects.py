@@ -37,7 +37,7 @@ from tools.audit_corpus.plants.disks import (
 )
 from tools.audit_corpus.plants.plant import plant_of
 
-SEQUENCE_STEP = 100
+SEQUENCE_STEP = 1_000_003
 DECISIONS = ("transactions-commit-or-abort", "markers-decided", "decisions-marked")
 HOURS_MS = 3 * 3_600_000
 
