@@ -13,6 +13,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.group_client import find_coordinator, with_retries
 from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from kraftsim.conformance.transactional_id import TransactionalId
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
@@ -46,7 +47,7 @@ from protocol.records.record import Record
 ORDERS, COPIES = "orders", "copies"
 BROKERS = 3
 SETTINGS = {
-    "offsets.topic.num.partitions": "1",
+    "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
@@ -219,6 +220,7 @@ def make_log_directories(directory: Path) -> list[Path]:
         for number in range(1, 5):
             load.commit("readers", ORDERS, 4 * number)
         _change_leader(cluster, load)
+        name.address = find_transaction_coordinator(load.target, name.name)
         load.transact(name, name.producer(), "copiers")
         for number in range(24, 40):
             load.write(ORDERS, 1, plain, 4 * number)

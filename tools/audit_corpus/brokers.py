@@ -17,8 +17,6 @@ KRAFT: Final = "kraft"
 ZOOKEEPER: Final = "zookeeper"
 JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx320m")
 STOP_PAUSE_SECONDS: Final = 0.2
-EARLY_SESSION_SECONDS: Final = 5.0
-"""The early access of KRaft (2.8) refuses a broker whose earlier session has not ended."""
 
 SMALL: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "3",
@@ -148,8 +146,6 @@ class CorpusCluster:
         """Start nodes that are down, by default all, and return when they respond."""
         wanted = [self.nodes[each - 1] for each in numbers or self.numbers]
         wanted = [node for node in wanted if not node.is_running]
-        if self.mode == KRAFT and self.release.startswith("2."):
-            time.sleep(EARLY_SESSION_SECONDS)
         for node in wanted:
             node.launch()
         for node in wanted:

@@ -1,7 +1,7 @@
 """Audits the corpus and planted defects, and compares with what each must give."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +15,12 @@ from tools.audit_corpus.plants.plant import PLANTS, Plant
 from tools.audit_corpus.situations import (
     Expected,
     Situation,
+    Stopped,
     copy_tree,
     read_situation,
 )
 
-HANGING_RULE: Final = "hanging-transactions"
-OF_A_LOSS: Final = ("replicas-agree",)
+OF_A_LOSS: Final = ("replicas-equal", "in-sync-replicas-complete")
 """Rules that may notice what an unclean election lost."""
 
 
@@ -60,7 +60,6 @@ class Found:
     by: str = ""
     also: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
-    skipped: str = ""
     defects: tuple[Finding, ...] = field(default=(), repr=False)
 
 
@@ -69,18 +68,20 @@ def defects_of(results: Iterable[RuleResult]) -> tuple[Finding, ...]:
     return tuple(each for result in results for each in result.findings if each.is_defect)
 
 
-def rules() -> tuple[AuditRule, ...]:
-    """Return the rules that need no records of users' topics."""
-    return tuple(rule for rule in RULES.all() if not rule.needs_records)
+def rules(names: Collection[str] = ()) -> tuple[AuditRule, ...]:
+    """Return the rules that need no records of users' topics, or those of some names."""
+    return tuple(
+        rule for rule in RULES.all() if not rule.needs_records and (not names or rule.name in names)
+    )
 
 
 def audit(
-    log_dirs: Sequence[Path], remote_dirs: Sequence[Path], *, workers: int = 1
+    log_dirs: Sequence[Path], remote_dirs: Sequence[Path], names: Collection[str] = ()
 ) -> tuple[RuleResult, ...]:
-    """Return the results of all rules for some log directories."""
+    """Return the results of all rules, or of some, for some log directories."""
     with tempfile.TemporaryDirectory(prefix="kraftsim-audit-") as root:
-        stage(log_dirs, Path(root), remote_dirs=remote_dirs, workers=workers)
-        return tuple(judge_with_duckdb(Path(root), rules()))
+        stage(log_dirs, Path(root), remote_dirs=remote_dirs, workers=1)
+        return tuple(judge_with_duckdb(Path(root), rules(names)))
 
 
 def judged(place: Path, situation: Situation) -> Judged:
@@ -93,7 +94,7 @@ def judged(place: Path, situation: Situation) -> Judged:
         name=place.name,
         situation=situation,
         results=results,
-        wrong=tuple(_wrong(situation, defects_of(results))),
+        wrong=(*_wrong(situation, defects_of(results)), *_not_zero(situation, results)),
     )
 
 
@@ -112,6 +113,16 @@ def _wrong(situation: Situation, defects: Iterable[Finding]) -> Iterator[str]:
         yield text
     for key in _expected_hanging(situation) - found:
         yield f"not found: the hanging transaction of producer {key[2]} in {key[0]}-{key[1]}"
+
+
+def _not_zero(situation: Situation, results: Iterable[RuleResult]) -> Iterator[str]:
+    """Yield why the exit code would not be 0 although all brokers were stopped cleanly."""
+    if situation.stopped != Stopped.CLEANLY:
+        return
+    must_decide = {rule.name for rule in rules() if rule.must_decide}
+    for each in results:
+        if each.rule in must_decide and each.undecided_count:
+            yield f"exit code 2: {each.rule} leaves {each.undecided_count} undecided"
 
 
 def _expected_hanging(situation: Situation) -> set[tuple[str, ...]]:
@@ -141,7 +152,8 @@ def planted(plant: Plant, places: Iterable[Path]) -> Found:
                 reasons.append(str(missing))
                 continue
             return found(plant, place.name, what, audit(disks.log_dirs, disks.remote_dirs))
-    return Found(plant=plant, source="", skipped="; ".join(dict.fromkeys(reasons)))
+    missing_things = "; ".join(dict.fromkeys(reasons))
+    return Found(plant=plant, source="", wrong=(f"not planted: {missing_things}",))
 
 
 def found(plant: Plant, source: str, what: Planted, results: Iterable[RuleResult]) -> Found:

@@ -43,6 +43,7 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.apache_kafka.class_path import NEWEST_RELEASE
 from tools.audit_corpus.brokers import KRAFT, CorpusCluster, is_of_4
 
 QUIET: Final = {"log_level": 0}
@@ -81,26 +82,35 @@ def wait_until(holds: Callable[[], object], what: str, seconds: float = SECONDS)
 class Load:
     """Clients of one cluster; all randomness comes from `seed`.
 
-    `transactions` is false for the early access of KRaft (2.8), which has none.
+    `transactions` is false for the early access of KRaft (2.8), which has none. `small` are the
+    configurations that make the segments of topics small.
     """
 
-    def __init__(self, cluster: CorpusCluster, *, seed: int = 1, transactions: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: CorpusCluster,
+        *,
+        seed: int = 1,
+        transactions: bool = True,
+        small: Mapping[str, str] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
         self.transactions = transactions
+        self.small = dict(
+            small
+            if small is not None
+            else {"segment.ms": "1500", "internal.segment.bytes": "8192"}
+            if is_of_4(cluster.release)
+            else {"segment.bytes": "8192"}
+        )
         self.admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
         self._numbers = itertools.count()
-        self._begun_at = time.time()
 
     # --- administration -------------------------------------------------------------------------
 
     def create_topics(self, names: Iterable[str] = tuple(PARTITIONS)) -> None:
         """Create the topics of the load."""
-        small = (
-            {"segment.ms": "1500", "internal.segment.bytes": "8192"}
-            if is_of_4(self.cluster.release)
-            else {"segment.bytes": "8192"}
-        )
         special = {
             TABLE: {
                 "cleanup.policy": "compact",
@@ -112,7 +122,7 @@ class Load:
             STAMPED: {"message.timestamp.type": "LogAppendTime"},
         }
         for name in names:
-            self.create(name, PARTITIONS[name], {**small, **special.get(name, {})})
+            self.create(name, PARTITIONS[name], {**self.small, **special.get(name, {})})
 
     def create(
         self,
@@ -135,24 +145,25 @@ class Load:
             else NewTopic(name, partitions, factor, config=dict(configs or {}))
         )
 
+        count = partitions if assignment is None else len(assignment)
+
+        def has_leaders() -> bool:
+            found = self.leaders(name)
+            return len(found) == count and -1 not in found.values()
+
         def is_created() -> bool:
             try:
                 self.admin.create_topics([topic], request_timeout=20)[name].result(30)
             except KafkaException as failure:
                 code = failure.args[0].code()
-                if code == KafkaError.TOPIC_ALREADY_EXISTS:
-                    return True
                 if code == KafkaError.INVALID_CONFIG and "internal.segment.bytes" in topic.config:
                     del topic.config["internal.segment.bytes"]
-                return False
+                # a topic of that name may still be waiting for its deletion
+                return code == KafkaError.TOPIC_ALREADY_EXISTS and has_leaders()
+            wait_until(has_leaders, f"{name} has leaders")
             return True
 
         wait_until(is_created, f"{name} can be created")
-        count = partitions if assignment is None else len(assignment)
-        wait_until(
-            lambda: len(found := self.leaders(name)) == count and -1 not in found.values(),
-            f"{name} has leaders",
-        )
 
     def delete(self, *names: str) -> None:
         """Delete topics and wait until they are gone from the metadata."""
@@ -164,6 +175,7 @@ class Load:
 
     def configure(self, topic: str, **values: str) -> None:
         """Set configurations of a topic; `_` stands for `.`."""
+        wait_until(lambda: self.leaders(topic), f"{topic} is known")
         entries = [
             ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
             for key, value in values.items()
@@ -551,7 +563,7 @@ class Load:
         self.fence("taken-over")
         self.transact_with_aiokafka("aio")
         self.copy_exactly_once("copiers")
-        if is_of_4(self.cluster.release):
+        if self.cluster.release == NEWEST_RELEASE:  # 4.1 has share groups as a preview only
             self.write(SHARED, 60)
             self.share("sharers", 40)
 
@@ -598,6 +610,7 @@ def background(load: Load, topic: str = ORDERS) -> Iterator[None]:
         while not stop.is_set():
             producer.produce(topic, load.value())
             producer.poll(0.01)
+            time.sleep(0.005)
         producer.flush(30)
 
     targets = [write, transact] if load.transactions else [write]

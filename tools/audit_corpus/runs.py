@@ -57,6 +57,12 @@ OLD_RELEASE: Final = "2.8.2"
 TIERED_RELEASES: Final = (DEFAULT_RELEASE, "4.1.2")
 COMPACTION_SECONDS: Final = 4.0
 HOUR_MS: Final = 3_600_000
+SEGMENTS_OF_4: Final = {
+    "log.segment.bytes": "1048576",
+    "offsets.topic.segment.bytes": "1048576",
+    "transaction.state.log.segment.bytes": "1048576",
+}
+"""4.x does not start with a topic whose segments are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +94,10 @@ def all_dirs(cluster: CorpusCluster, *numbers: int) -> dict[int, list[Path]]:
 
 
 def one_broker(place: Path, recorder: Recorder) -> None:
-    """One broker, with two log directories where the release can have them."""
+    """One broker with two log directories."""
     release, mode = recorder.release, recorder.mode
-    is_early = mode == KRAFT and release == OLD_RELEASE
-    cluster = CorpusCluster(place, release, mode=mode, directories=1 if is_early else 2)
-    with cluster:
-        load = Load(cluster, seed=11, transactions=not is_early)
+    with CorpusCluster(place, release, mode=mode, directories=2) as cluster:
+        load = Load(cluster, seed=11)
         load.create_topics()
         load.burst()
         recorder.copy(
@@ -107,7 +111,7 @@ def one_broker(place: Path, recorder: Recorder) -> None:
             stopped=Stopped.CLEANLY,
         )
         cluster.start()
-        _compact_and_trim(load, is_early=is_early)
+        _compact_and_trim(load)
         recorder.copy(
             "compacting",
             "copied while the cleaner and retention work",
@@ -122,17 +126,17 @@ def one_broker(place: Path, recorder: Recorder) -> None:
             stopped=Stopped.CLEANLY,
         )
         cluster.start()
-        load.delete(SHORT, CODED)
-        load.create_topics([SHORT, CODED])
-        if not is_early:
-            load.move_directory(1, ORDERS, str(cluster.data(1)[0]))
-            load.move_directory(1, PLAIN, str(cluster.data(1)[1]))
-            recorder.copy(
-                "moving",
-                "copied while replicas move to another log directory",
-                all_dirs(cluster),
-                stopped=Stopped.RUNNING,
-            )
+        if mode == KRAFT:  # a controller in ZooKeeper mode may not delete soon after its start
+            load.delete(SHORT, CODED)
+            load.create_topics([SHORT, CODED])
+        load.move_directory(1, ORDERS, str(cluster.data(1)[0]))
+        load.move_directory(1, PLAIN, str(cluster.data(1)[1]))
+        recorder.copy(
+            "moving",
+            "copied while replicas move to another log directory",
+            all_dirs(cluster),
+            stopped=Stopped.RUNNING,
+        )
         load.burst(2)
         cluster.stop()
         recorder.copy(
@@ -144,8 +148,7 @@ def one_broker(place: Path, recorder: Recorder) -> None:
         cluster.start()
         with background(load, ORDERS):
             load.burst(3)
-            if not is_early:
-                load.abandon("left-open", timeout_ms=600_000)
+            load.abandon("left-open", timeout_ms=600_000)
             cluster.kill()
             killed = recorder.copy(
                 "killed", "kill -9 under load", all_dirs(cluster), stopped=Stopped.KILLED
@@ -163,8 +166,6 @@ def one_broker(place: Path, recorder: Recorder) -> None:
             all_dirs(cluster),
             stopped=Stopped.CLEANLY,
         )
-        if is_early:
-            return
         cluster.set_properties(
             1,
             {
@@ -190,15 +191,14 @@ def one_broker(place: Path, recorder: Recorder) -> None:
         )
 
 
-def _compact_and_trim(load: Load, *, is_early: bool) -> None:
+def _compact_and_trim(load: Load) -> None:
     for number in range(2):
-        load.write(TABLE, 400, keys=15, tombstones=0.2, enable_idempotence=not is_early)
-        load.write(SHORT, 400, enable_idempotence=not is_early)
-        if not is_early:
-            load.transact("compacted", 12, topics=(ORDERS,), count=6)
-            load.copy_exactly_once("copiers", 5)
+        load.write(TABLE, 400, keys=15, tombstones=0.2)
+        load.write(SHORT, 400)
+        load.transact("compacted", 12, topics=(ORDERS,), count=6)
+        load.copy_exactly_once("copiers", 5)
         load.consume("readers", PLAIN, CODED, count=100)
-        if number == 0 and not is_early:
+        if number == 0:
             load.abandon("timed-out", timeout_ms=1500)
             if is_of_4(load.cluster.release):
                 load.configure("__consumer_offsets", segment_ms="800")
@@ -206,8 +206,27 @@ def _compact_and_trim(load: Load, *, is_early: bool) -> None:
         time.sleep(1.5)
     load.delete_records(PLAIN, fraction=0.6)
     load.delete_records(ORDERS, fraction=0.3)
-    load.write(TABLE, 200, keys=15, tombstones=0.2, enable_idempotence=not is_early)
+    load.write(TABLE, 200, keys=15, tombstones=0.2)
     time.sleep(COMPACTION_SECONDS)
+
+
+def early_access(place: Path, recorder: Recorder) -> None:
+    """A broker with the early access of KRaft (2.8): without transactions, with the metadata topic
+    of another name. It does not always start again, so each situation is of a new cluster.
+    """
+    for name, about, ending, stopped in (
+        ("running", "copied while the broker ran", None, Stopped.RUNNING),
+        ("stopped", "stopped after a bit of everything", "stop", Stopped.CLEANLY),
+        ("killed", "kill -9 after a bit of everything", "kill", Stopped.KILLED),
+    ):
+        (place / name).mkdir()
+        with CorpusCluster(place / name, recorder.release) as cluster:
+            load = Load(cluster, seed=11, transactions=False)
+            load.create_topics()
+            load.burst()
+            if ending is not None:
+                getattr(cluster, ending)()
+            recorder.copy(name, about, all_dirs(cluster), stopped=stopped)
 
 
 def old_formats(place: Path, recorder: Recorder) -> None:
@@ -395,8 +414,8 @@ def _is_in_sync(load: Load, topic: str, count: int) -> bool:
 
 def upgrade(place: Path, recorder: Recorder) -> None:
     """A rolling upgrade of three nodes, and of the features afterwards."""
-    with CorpusCluster(place, recorder.release, size=3) as cluster:
-        load = Load(cluster, seed=14)
+    with CorpusCluster(place, recorder.release, size=3, settings=SEGMENTS_OF_4) as cluster:
+        load = Load(cluster, seed=14, small={"segment.ms": "1500"})
         load.create_topics()
         load.burst()
         with background(load):
@@ -711,7 +730,7 @@ def _abort(cluster: CorpusCluster, producer_id: int, producer_epoch: int) -> Non
 
 RUNS: Final = (
     Run("one-2.8.2-zookeeper", OLD_RELEASE, ZOOKEEPER, one_broker),
-    Run("one-2.8.2-kraft", OLD_RELEASE, KRAFT, one_broker),
+    Run("early-2.8.2-kraft", OLD_RELEASE, KRAFT, early_access),
     Run("one-3.9.1-zookeeper", DEFAULT_RELEASE, ZOOKEEPER, one_broker),
     Run("one-3.9.1-kraft", DEFAULT_RELEASE, KRAFT, one_broker),
     Run("one-4.4.0-kraft", NEWEST_RELEASE, KRAFT, one_broker),

@@ -24,6 +24,7 @@ from kraftsim.server.call import Handler
 from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
+from tools.audit_corpus.results import audit_corpus_page
 from tools.docs.audit_rules_page import audit_rules_page
 from tools.docs.audit_tables_page import audit_tables_page
 from tools.docs.bugs_page import bugs_page, bugs_plot
@@ -290,6 +291,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "client-matrix.md": clients_page,
     "mutants.md": mutants_page,
+    "audit-corpus.md": audit_corpus_page,
     "personas.md": releases_page,
     "log-lines.md": log_lines_page,
     "probes.md": probes_page,

@@ -244,7 +244,9 @@ WITH {REPLICA}, taken AS (
     FROM replica AS r
     LEFT JOIN newest AS n ON n.log_dir = r.log_dir AND n.directory = r.directory
     WHERE r.end_offset > 0 AND r.end_offset <> coalesce(n.snapshot_offset, -1)
+        AND r.topic <> '__cluster_metadata'
 )"""
+"""The metadata log has no producers, and not every node writes snapshots of none."""
 _AT_END: Final = (
     "log_dir",
     "directory",

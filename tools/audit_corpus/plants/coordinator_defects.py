@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kraftsim.groups.rules_timing import partition_of
 from kraftsim.transactions.rules_state import TransactionState
 from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import CoordinatorTopic, build_record, value_version
@@ -185,7 +186,7 @@ def unallocated_id(disks: Disks) -> Planted:
 
 
 def overlap_blocks(disks: Disks) -> Planted:
-    """Append a ProducerIdsRecord whose block overlaps the one before, to every metadata log."""
+    """Append a ProducerIdsRecord with the same block as the one before, to every metadata log."""
     found = [
         (record, record_version(value))
         for record, value in _metadata_values(disks)
@@ -197,9 +198,10 @@ def overlap_blocks(disks: Disks) -> Planted:
     other = ProducerIdsRecord(
         broker_id=last.broker_id,
         broker_epoch=last.broker_epoch,
-        next_producer_id=last.next_producer_id + 400,
+        next_producer_id=last.next_producer_id,
     )
     (replicas,) = disks.of(METADATA)
+    _catch_up(replicas)
     places = append(
         replicas,
         lambda end, epoch: build_batch(
@@ -209,6 +211,14 @@ def overlap_blocks(disks: Disks) -> Planted:
         ),
     )
     return Planted(places, ())
+
+
+def _catch_up(replicas: Sequence[Replica]) -> None:
+    """Append to each metadata log what only the longest has: observers are stopped first."""
+    longest = max(replicas, key=end_offset)
+    for batch in batches(longest):
+        behind = [each for each in replicas if end_offset(each) == batch.view.base_offset]
+        append(behind, lambda _, __, data=batch.data: data)  # type: ignore[misc]
 
 
 def offset_beyond_end(disks: Disks) -> Planted:
@@ -444,6 +454,88 @@ def share_start_back(disks: Disks) -> Planted:
     raise Unplantable("no share group that has moved its start offset")
 
 
+def double_transactional_id(disks: Disks) -> Planted:
+    """Append the state of another transactional id with the producer id of the first one."""
+    for replicas in disks.of(TRANSACTIONS):
+        for rows in _by_id(replicas[0]).values():
+            _, record, _, value = rows[-1]
+            if value.transaction_status not in COMPLETE:
+                continue
+            for name in (f"impostor-{number}" for number in range(1000)):
+                if _partition_of(name, disks, TRANSACTIONS) == replicas[0].partition:
+                    break
+            other = _state(value, transaction_status=int(TransactionState.EMPTY))
+            key_bytes, value_bytes = build_record(
+                TransactionLogKey(transactional_id=name), other, value_version(record.value or b"")
+            )
+            places = _append_record(replicas, record, key_bytes, value_bytes)
+            return Planted((*places, *_anywhere(replicas)), (name,))
+    raise Unplantable("no transactional id that has completed a transaction")
+
+
+def group_elsewhere(disks: Disks) -> Planted:
+    """Append a group's offset to another partition of __consumer_offsets than its own."""
+    groups = disks.of(OFFSETS)
+    for _, (_, record, key, _) in _offset_commits(disks):
+        for replicas in groups:
+            own = _partition_of(key.group, disks, OFFSETS)
+            if replicas[0].partition != own and record.key is not None:
+                places = _append_record(replicas, record, record.key, record.value)
+                return Planted((*places, *_anywhere(replicas)), (key.group,))
+    raise Unplantable("no two partitions of __consumer_offsets with a group's offset")
+
+
+def unknown_epoch(disks: Disks) -> Planted:
+    """Append a group's offset with a leader epoch that its partition has not had yet."""
+    for replicas, (_, record, key, value) in _offset_commits(disks):
+        if (key.topic, key.partition) not in disks.partitions():
+            continue
+        other = OffsetCommitValue(
+            offset=value.offset,
+            leader_epoch=BEYOND,
+            metadata=value.metadata,
+            commit_timestamp=value.commit_timestamp,
+        )
+        version = value_version(record.value or b"")
+        if version < 3:
+            continue
+        key_bytes, value_bytes = build_record(key, other, version)
+        places = _append_record(replicas, record, key_bytes, value_bytes)
+        return Planted((*places, *_anywhere(replicas)), (key.group,))
+    raise Unplantable("no offset of a group with a leader epoch")
+
+
+def _partition_of(name: str, disks: Disks, topic: str) -> int:
+    count = 1 + max(number for each, number in disks.partitions() if each == topic)
+    return partition_of(name, count)
+
+
+def _append_record(
+    replicas: Sequence[Replica], record: Record, key: bytes, value: bytes | None
+) -> tuple[Place, ...]:
+    return append(
+        replicas,
+        lambda end, epoch: build_batch(
+            [Record(timestamp=record.timestamp, key=key, value=value)],
+            base_offset=end,
+            leader_epoch=epoch,
+        ),
+    )
+
+
+def lose_metadata(disks: Disks) -> Planted:
+    """Remove a batch from the metadata log of one controller, after its newest snapshot."""
+    for replicas in disks.of(METADATA):
+        replica = replicas[-1]
+        present = batches(replica)
+        covered = [int(file.name[:20]) for file in replica.directory.glob("*-*.checkpoint")]
+        for batch in present[1:-2]:
+            if batch.view.base_offset >= max(covered, default=0) and not batch.view.is_control:
+                replace_everywhere([replica], batch.view.base_offset, lambda _: [])
+                return Planted(_anywhere([replica]), ())
+    raise Unplantable("no batches behind a metadata snapshot")
+
+
 def lose_remote_segment(disks: Disks) -> Planted:
     """Delete the file of a remote segment."""
     file = _remote_log(disks)
@@ -473,17 +565,56 @@ def _remote_log(disks: Disks) -> Path:
 
 
 PLANTS = (
-    plant_of("coordinator-record-dropped", drop_coordinator_record, []),
-    plant_of("transaction-state-regressed", regress_transaction, []),
-    plant_of("transaction-outcome-reversed", skip_transaction_state, []),
-    plant_of("producer-id-not-allocated", unallocated_id, []),
-    plant_of("producer-id-blocks-overlap", overlap_blocks, []),
-    plant_of("group-offset-beyond-end", offset_beyond_end, []),
-    plant_of("transactional-offset-undecided", undecided_offset, []),
-    plant_of("metadata-log-differs", other_metadata, []),
-    plant_of("metadata-snapshot-misses-topic", forgetful_snapshot, []),
-    plant_of("two-leaders-in-one-epoch", two_leaders, []),
-    plant_of("share-start-offset-back", share_start_back, []),
-    plant_of("remote-segment-missing", lose_remote_segment, []),
-    plant_of("remote-segment-shorter", shorten_remote_segment, []),
+    plant_of(
+        "coordinator-record-dropped",
+        drop_coordinator_record,
+        ["transaction-states-valid"],
+        ["markers-decided"],
+    ),
+    plant_of(
+        "transaction-state-regressed",
+        regress_transaction,
+        ["transaction-states-valid", "transactional-producers-advance"],
+        ["decisions-marked", "transactions-end-in-time"],
+    ),
+    plant_of(
+        "transaction-outcome-reversed",
+        skip_transaction_state,
+        ["transaction-states-valid"],
+        ["markers-decided"],
+    ),
+    plant_of("producer-id-not-allocated", unallocated_id, ["producer-ids-allocated"]),
+    plant_of("producer-id-blocks-overlap", overlap_blocks, ["producer-id-blocks-disjoint"]),
+    plant_of("group-offset-beyond-end", offset_beyond_end, ["committed-offsets-not-beyond-end"]),
+    plant_of(
+        "transactional-offset-undecided",
+        undecided_offset,
+        ["transactional-offsets-decided", "no-hanging-transactions"],
+    ),
+    plant_of(
+        "metadata-log-differs",
+        other_metadata,
+        ["metadata-logs-equal"],
+        ["metadata-snapshots-equal-log"],
+    ),
+    plant_of(
+        "metadata-snapshot-misses-topic", forgetful_snapshot, ["metadata-snapshots-equal-log"]
+    ),
+    plant_of("two-leaders-in-one-epoch", two_leaders, ["one-metadata-leader-per-epoch"]),
+    plant_of(
+        "transactional-id-doubled",
+        double_transactional_id,
+        ["one-transactional-id-per-producer-id"],
+    ),
+    plant_of("group-in-other-partition", group_elsewhere, ["groups-in-their-partition"]),
+    plant_of("committed-epoch-unknown", unknown_epoch, ["committed-epochs-known"]),
+    plant_of(
+        "metadata-batch-missing",
+        lose_metadata,
+        ["metadata-log-contiguous"],
+        ["metadata-logs-equal", "no-offset-gaps"],
+    ),
+    plant_of("share-start-offset-back", share_start_back, ["share-states-advance"]),
+    plant_of("remote-segment-missing", lose_remote_segment, ["remote-segments-stored"]),
+    plant_of("remote-segment-shorter", shorten_remote_segment, ["remote-segments-stored"]),
 )

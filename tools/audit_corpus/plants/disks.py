@@ -18,22 +18,37 @@ from protocol.records.batches import (
     RecordBatch,
     build_batch,
 )
-from protocol.records.control_records import ControlType, control_type
+from protocol.records.control_records import (
+    ControlType,
+    EndTxnMarker,
+    control_type,
+    parse_control_record,
+)
 from protocol.records.record import Record
 from protocol.schema import Message
 from protocol.storage.checkpoints import (
     TopicPartition,
     build_offset_checkpoint,
+    parse_leader_epoch_checkpoint,
     parse_offset_checkpoint,
 )
 from protocol.storage.file_names import (
     CLEANER_OFFSETS,
+    LEADER_EPOCHS,
+    PRODUCER_SNAPSHOT,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     parse_partition_directory_name,
+    segment_file_name,
 )
 from protocol.storage.indexes import OFFSET_ENTRY, build_offset_index, parse_offset_index
 from protocol.storage.meta_properties import parse_meta_properties
+from protocol.storage.producer_snapshot import (
+    NO_TRANSACTION,
+    ProducerRow,
+    build_producer_rows,
+    parse_producer_rows,
+)
 
 METADATA: Final = "__cluster_metadata"
 TRANSACTIONS: Final = "__transaction_state"
@@ -313,13 +328,13 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
     places = []
     for replica in replicas:
         log = replica.logs()[-1]
-        end, present = end_offset(replica), batches(replica)
-        leader_epoch = present[-1].view.partition_leader_epoch if present else 0
+        end, leader_epoch = end_offset(replica), _last_epoch(replica)
         data = build(end, leader_epoch)
         position = log.stat().st_size
         with open(log, "ab") as opened:
             opened.write(data)
         new_end = RecordBatch(data).next_offset
+        _write_snapshot(replica, end, data)
         for name in (REPLICATION_OFFSETS, RECOVERY_POINTS):
             move_checkpoint(
                 replica,
@@ -330,6 +345,56 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
             )
         places.append(Place(str(replica.log_dir), replica.name(log), end, position))
     return tuple(places)
+
+
+def _last_epoch(replica: Replica) -> int:
+    """Return the leader epoch of the next batch: the last that batches or the checkpoint know."""
+    known = [batch.view.partition_leader_epoch for batch in batches(replica)[-1:]]
+    file = replica.directory / LEADER_EPOCHS
+    if file.exists():
+        known += [each.leader_epoch for each in parse_leader_epoch_checkpoint(file.read_bytes())]
+    return max(known, default=0)
+
+
+def _write_snapshot(replica: Replica, end: int, data: bytes) -> None:
+    """Write the producer snapshot after a batch at the end of a log that has one before it, as a
+    broker does when it is stopped.
+    """
+    before = replica.directory / segment_file_name(end, PRODUCER_SNAPSHOT)
+    if not before.exists():
+        return
+    rows = {row.producer_id: row for row in parse_producer_rows(before.read_bytes())}
+    view = RecordBatch(data)
+    if view.producer_id != NO_PRODUCER_ID:
+        own = rows.pop(
+            view.producer_id,
+            ProducerRow(view.producer_id, -1, -1, -1, 0, -1, -1, NO_TRANSACTION),
+        )
+        if view.is_control:
+            (record,) = view.records()
+            marker = parse_control_record(record.key, record.value)
+            assert isinstance(marker, EndTxnMarker), "producers' control batches are markers"
+            if view.producer_epoch != own.producer_epoch:
+                own = own._replace(last_sequence=-1, last_offset=-1, offset_delta=0)
+            own = own._replace(
+                timestamp=view.max_timestamp,
+                coordinator_epoch=marker.coordinator_epoch,
+                current_transaction_first_offset=NO_TRANSACTION,
+            )
+        else:
+            is_open = own.current_transaction_first_offset != NO_TRANSACTION
+            own = own._replace(
+                last_sequence=view.last_sequence,
+                last_offset=view.last_offset,
+                offset_delta=view.last_offset_delta,
+                timestamp=view.max_timestamp,
+                current_transaction_first_offset=own.current_transaction_first_offset
+                if is_open or not view.is_transactional
+                else view.base_offset,
+            )
+        rows[view.producer_id] = own._replace(producer_epoch=view.producer_epoch)
+    after = replica.directory / segment_file_name(view.next_offset, PRODUCER_SNAPSHOT)
+    after.write_bytes(build_producer_rows(rows.values()))
 
 
 def move_checkpoint(replica: Replica, name: str, change: Callable[[int], int]) -> bool:

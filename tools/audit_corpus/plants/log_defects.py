@@ -18,7 +18,6 @@ from protocol.storage.indexes import (
     parse_offset_index,
 )
 from tools.audit_corpus.plants.disks import (
-    TRANSACTIONS,
     Batch,
     Disks,
     Place,
@@ -38,7 +37,8 @@ from tools.audit_corpus.plants.disks import (
 )
 from tools.audit_corpus.plants.plant import plant_of
 
-SEQUENCE_STEP = 100
+SEQUENCE_STEP = 1_000_003
+DECISIONS = ("transactions-commit-or-abort", "markers-decided", "decisions-marked")
 HOURS_MS = 3 * 3_600_000
 
 
@@ -71,8 +71,8 @@ def cut_marker(disks: Disks) -> Planted:
             and each.view.producer_id == producer_id
         ]
         if not later and _has_segments_after(replicas[0], batch):
-            places = replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
-            return Planted(_at_partition(replicas, places), (replicas[0].directory.name,))
+            replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
+            return Planted(_at_partition(replicas), (replicas[0].directory.name,))
     raise Unplantable("no COMMIT marker that is a producer's last batch and not the partition's")
 
 
@@ -80,7 +80,7 @@ def _has_segments_after(replica: Replica, batch: Batch) -> bool:
     return batches_of(batch.file)[-1].position > batch.position > 0
 
 
-def _at_partition(replicas: Sequence[Replica], places: Sequence[Place]) -> tuple[Place, ...]:
+def _at_partition(replicas: Sequence[Replica]) -> tuple[Place, ...]:
     """Allow any file of the partition: what is missing has no place of its own."""
     return tuple(Place(str(each.log_dir), f"{each.directory.name}/") for each in replicas)
 
@@ -98,8 +98,8 @@ def cut_middle_marker(disks: Disks) -> Planted:
             and each.is_data
         ]
         if later and batch.position > 0 and _has_segments_after(replicas[0], batch):
-            places = replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
-            return Planted(_at_partition(replicas, places), (replicas[0].directory.name,))
+            replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
+            return Planted(_at_partition(replicas), (replicas[0].directory.name,))
     raise Unplantable("no COMMIT marker with a later transaction of its producer")
 
 
@@ -107,7 +107,7 @@ def turn_marker(disks: Disks) -> Planted:
     """Turn a COMMIT marker into ABORT on all replicas, not in the transaction index."""
     replicas, batch = disks.first(search(disks.of(), lambda each: each.commits), "COMMIT marker")
     places = replace_everywhere(replicas, batch.view.base_offset, lambda data: [turned(data)])
-    return Planted(places, (replicas[0].directory.name,))
+    return Planted((*places, *_at_partition(replicas)), (replicas[0].directory.name,))
 
 
 def double_batch(disks: Disks) -> Planted:
@@ -141,8 +141,8 @@ def _inner_of_producer(disks: Disks) -> tuple[list[Replica], Batch]:
 def remove_batch(disks: Disks) -> Planted:
     """Remove a batch from the middle of all replicas."""
     replicas, batch = _inner_of_producer(disks)
-    places = replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
-    return Planted(_at_partition(replicas, places), (replicas[0].directory.name,))
+    replace_everywhere(replicas, batch.view.base_offset, lambda _: [])
+    return Planted(_at_partition(replicas), (replicas[0].directory.name,))
 
 
 def skip_sequences(disks: Disks) -> Planted:
@@ -382,7 +382,7 @@ def drop_transaction_index(disks: Disks) -> Planted:
                 return Planted(
                     (
                         Place(str(replica.log_dir), replica.name(index)),
-                        Place(str(replica.log_dir), replica.name(index.with_suffix(".log"))),
+                        Place(str(replica.log_dir), f"{replica.directory.name}/"),
                     ),
                     (replica.directory.name,),
                 )
@@ -398,51 +398,146 @@ def turn_marker_of_offsets(disks: Disks) -> Planted:
         "COMMIT marker in __consumer_offsets",
     )
     places = replace_everywhere(replicas, batch.view.base_offset, lambda data: [turned(data)])
+    return Planted((*places, *_at_partition(replicas)), (replicas[0].directory.name,))
+
+
+def turn_abort(disks: Disks) -> Planted:
+    """Turn an ABORT marker into COMMIT on all replicas: records that were aborted are read."""
+    replicas, batch = disks.first(
+        search(disks.of(), lambda each: each.is_marker and not each.commits), "ABORT marker"
+    )
+    places = replace_everywhere(replicas, batch.view.base_offset, lambda data: [turned(data)])
+    return Planted((*places, *_at_partition(replicas)), (replicas[0].directory.name,))
+
+
+def lower_coordinator_epoch(disks: Disks) -> Planted:
+    """Append a marker once more, with a lower coordinator epoch than it had."""
+    for replicas in disks.of():
+        markers = [each for each in batches(replicas[0]) if each.commits]
+        if markers:
+            view = markers[-1].view
+            places = append(
+                replicas,
+                lambda end, epoch: build_transaction_marker(
+                    commits=True,
+                    producer_id=view.producer_id,  # noqa: B023
+                    producer_epoch=view.producer_epoch,  # noqa: B023
+                    coordinator_epoch=-1,
+                    timestamp=view.max_timestamp,  # noqa: B023
+                    base_offset=end,
+                    leader_epoch=epoch,
+                ),
+            )
+            return Planted(places, (replicas[0].directory.name,))
+    raise Unplantable("no COMMIT marker")
+
+
+def _moved(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    return with_fields(data, base_offset=base_offset, partition_leader_epoch=leader_epoch)
+
+
+def wrong_record_count(disks: Disks) -> Planted:
+    """Count one record less in the header of a batch than it has offsets, on all replicas."""
+    replicas, batch = disks.first(
+        search(disks.of(), lambda each: not each.view.is_control and each.view.record_count > 1),
+        "batch of several records",
+    )
+    places = replace_everywhere(
+        replicas,
+        batch.view.base_offset,
+        lambda data: [with_fields(data, record_count=batch.view.record_count - 1)],
+    )
     return Planted(places, (replicas[0].directory.name,))
 
 
-def foreign_marker(disks: Disks) -> Planted:
-    """Append a COMMIT marker to a partition in which its producer has no transaction open."""
-    replicas, batch = disks.first(search(disks.of(), lambda each: each.commits), "COMMIT marker")
-    del batch
-    partitions = disks.of()
-    state = disks.of(TRANSACTIONS)
-    if not state:
-        raise Unplantable("no __transaction_state")
-    for others in partitions:
-        markers = [each for each in batches(others[0]) if each.commits]
-        if markers:
-            last = markers[-1]
-            places = append(
-                others,
-                lambda end, epoch: with_fields(
-                    last.data,  # noqa: B023
-                    base_offset=end,
-                    partition_leader_epoch=epoch,
-                ),
-            )
-            return Planted(places, (others[0].directory.name,))
-    raise Unplantable(f"no COMMIT marker besides {replicas[0].directory.name}")
-
-
 PLANTS = (
-    plant_of("marker-cut-out", cut_marker, []),
-    plant_of("earlier-marker-cut-out", cut_middle_marker, []),
-    plant_of("marker-turned", turn_marker, []),
-    plant_of("marker-of-offsets-turned", turn_marker_of_offsets, []),
-    plant_of("marker-without-transaction", foreign_marker, []),
-    plant_of("batch-doubled", double_batch, []),
-    plant_of("batch-removed", remove_batch, []),
-    plant_of("sequence-gap", skip_sequences, []),
-    plant_of("producer-epoch-lower", lower_producer_epoch, []),
-    plant_of("transaction-left-open", leave_open, []),
-    plant_of("record-changed", change_record, []),
-    plant_of("bit-flipped", flip, []),
-    plant_of("segment-torn", tear, []),
-    plant_of("segment-missing", lose_segment, []),
-    plant_of("leader-epoch-lower", lower_leader_epoch, []),
-    plant_of("offsets-overlap", overlap_offsets, []),
-    plant_of("index-entry-wrong", wrong_index, []),
-    plant_of("time-index-entry-wrong", wrong_time_index, []),
-    plant_of("transaction-index-entry-removed", drop_transaction_index, []),
+    plant_of(
+        "marker-cut-out",
+        cut_marker,
+        ["decisions-marked", "no-hanging-transactions", "no-offset-gaps"],
+        ["producer-snapshots-fit-logs", "transaction-indexes-fit-logs"],
+    ),
+    plant_of(
+        "earlier-marker-cut-out",
+        cut_middle_marker,
+        ["decisions-marked", "no-offset-gaps"],
+        ["producer-snapshots-fit-logs", "transaction-indexes-fit-logs"],
+    ),
+    plant_of(
+        "marker-turned",
+        turn_marker,
+        DECISIONS,
+        ["transaction-indexes-fit-logs"],
+    ),
+    plant_of(
+        "marker-of-offsets-turned",
+        turn_marker_of_offsets,
+        DECISIONS,
+        ["transaction-indexes-fit-logs"],
+    ),
+    plant_of("abort-turned", turn_abort, DECISIONS, ["transaction-indexes-fit-logs"]),
+    plant_of("coordinator-epoch-lower", lower_coordinator_epoch, ["producer-epochs-never-fall"]),
+    plant_of("record-count-wrong", wrong_record_count, ["record-counts-fit"]),
+    plant_of("batch-doubled", double_batch, ["batches-appended-once"], ["sequences-without-gaps"]),
+    plant_of(
+        "batch-removed",
+        remove_batch,
+        ["sequences-without-gaps", "no-offset-gaps"],
+        ["producer-snapshots-fit-logs"],
+    ),
+    plant_of(
+        "sequence-gap", skip_sequences, ["sequences-without-gaps"], ["producer-snapshots-fit-logs"]
+    ),
+    plant_of(
+        "producer-epoch-lower",
+        lower_producer_epoch,
+        ["producer-epochs-never-fall"],
+        ["sequences-without-gaps", "batches-appended-once", "producer-snapshots-fit-logs"],
+    ),
+    plant_of("transaction-left-open", leave_open, ["no-hanging-transactions"]),
+    plant_of("record-changed", change_record, ["replicas-equal"]),
+    plant_of("bit-flipped", flip, ["batch-checksums-fit"], ["replicas-equal"]),
+    plant_of(
+        "segment-torn",
+        tear,
+        ["segments-readable"],
+        [
+            "no-offset-gaps",
+            "in-sync-replicas-complete",
+            "indexes-fit-segments",
+            "sequences-without-gaps",
+            "producer-snapshots-fit-logs",
+            "replicas-equal",
+        ],
+    ),
+    plant_of(
+        "segment-missing",
+        lose_segment,
+        ["no-offset-gaps"],
+        [
+            "in-sync-replicas-complete",
+            "sequences-without-gaps",
+            "producer-snapshots-fit-logs",
+            "replicas-equal",
+            "decisions-marked",
+            "transaction-indexes-fit-logs",
+        ],
+    ),
+    plant_of(
+        "leader-epoch-lower",
+        lower_leader_epoch,
+        ["leader-epochs-never-fall"],
+        ["leader-epoch-checkpoints-fit-logs"],
+    ),
+    plant_of(
+        "offsets-overlap",
+        overlap_offsets,
+        ["offsets-grow"],
+        ["no-offset-gaps", "indexes-fit-segments"],
+    ),
+    plant_of("index-entry-wrong", wrong_index, ["indexes-fit-segments"]),
+    plant_of("time-index-entry-wrong", wrong_time_index, ["indexes-fit-segments"]),
+    plant_of(
+        "transaction-index-entry-removed", drop_transaction_index, ["transaction-indexes-fit-logs"]
+    ),
 )

@@ -4,6 +4,8 @@ import re
 import shutil
 from pathlib import Path
 
+from protocol.metadata.registry import parse_record
+from protocol.metadata.topics import PartitionChangeRecord, PartitionRecord
 from protocol.storage.checkpoints import (
     build_leader_epoch_checkpoint,
     parse_leader_epoch_checkpoint,
@@ -17,6 +19,7 @@ from protocol.storage.file_names import (
 from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.storage.producer_snapshot import build_producer_rows, parse_producer_rows
 from tools.audit_corpus.plants.disks import (
+    METADATA,
     Disks,
     Place,
     Planted,
@@ -27,11 +30,13 @@ from tools.audit_corpus.plants.disks import (
     checkpointed,
     end_offset,
     move_checkpoint,
+    newest_ms,
     rewrite,
 )
 from tools.audit_corpus.plants.plant import plant_of
 
 OTHER_TOPIC_ID = bytes(range(1, 17))
+SETTLED_MS = 90_000
 
 
 def _snapshots(replica: Replica) -> list[Path]:
@@ -74,18 +79,20 @@ def other_sequence(disks: Disks) -> Planted:
     raise Unplantable("no producer snapshot with a sequence")
 
 
-def lost_producer(disks: Disks) -> Planted:
-    """Remove the newest producer from the newest snapshot of a partition."""
+def forgotten_transaction(disks: Disks) -> Planted:
+    """Let the newest snapshot say that a producer has a transaction open which the log ends."""
     for replicas in disks.of():
         replica = replicas[-1]
         for file in _snapshots(replica)[-1:]:
             rows = list(parse_producer_rows(file.read_bytes()))
-            if rows:
-                newest = max(rows, key=lambda row: row.last_offset)
-                rows.remove(newest)
-                file.write_bytes(build_producer_rows(rows))
-                return _in_file(replica, file)
-    raise Unplantable("no producer snapshot with a producer")
+            for index, row in enumerate(rows):
+                if row.coordinator_epoch >= 0 and row.current_transaction_first_offset < 0:
+                    rows[index] = row._replace(
+                        current_transaction_first_offset=max(row.last_offset, 0)
+                    )
+                    file.write_bytes(build_producer_rows(rows))
+                    return _in_file(replica, file)
+    raise Unplantable("no producer snapshot with a transactional producer")
 
 
 def _in_file(replica: Replica, file: Path) -> Planted:
@@ -230,6 +237,8 @@ def wrong_topic_id(disks: Disks) -> Planted:
 
 def stray_directory(disks: Disks) -> Planted:
     """Leave the directory of a partition that no topic has: a copy under another name and id."""
+    if not disks.of(METADATA):
+        raise Unplantable("no metadata log")
     for replicas in disks.of():
         replica = replicas[-1]
         if not batches(replica):
@@ -253,16 +262,61 @@ def other_cluster(disks: Disks) -> Planted:
     return Planted((Place(str(disks.log_dirs[-1]), "meta.properties"),), ())
 
 
+def missing_directory(disks: Disks) -> Planted:
+    """Delete the directory of one replica that has long been assigned."""
+    newest = newest_ms(disks)
+    changed = _changed_ms(disks)
+    for replicas in disks.of():
+        replica = replicas[-1]
+        file = replica.directory / PARTITION_METADATA
+        if len(replicas) < 2 or not file.exists():
+            continue
+        topic_id = parse_partition_metadata(file.read_bytes())
+        if newest - changed.get((topic_id, replica.partition), newest) > SETTLED_MS:
+            shutil.rmtree(replica.directory)
+            return Planted((), (replica.directory.name,))
+    raise Unplantable("no partition whose last change is a minute old")
+
+
+def _changed_ms(disks: Disks) -> dict[tuple[bytes, int], int]:
+    """Return when each partition changed last, by topic id and number; empty without a log."""
+    found: dict[tuple[bytes, int], int] = {}
+    for replicas in disks.of(METADATA):
+        for batch in batches(replicas[0]):
+            if batch.view.is_control:
+                continue
+            for record in batch.view.records():
+                body = parse_record(record.value or b"")
+                if isinstance(body, (PartitionRecord, PartitionChangeRecord)):
+                    found[body.topic_id, body.partition_id] = record.timestamp
+    return found
+
+
 PLANTS = (
-    plant_of("old-snapshot-put-back", old_snapshot, []),
-    plant_of("snapshot-with-other-sequence", other_sequence, []),
-    plant_of("snapshot-without-a-producer", lost_producer, []),
-    plant_of("replica-truncated", truncated, []),
-    plant_of("epochs-of-another-partition", foreign_epochs, []),
-    plant_of("epoch-start-wrong", wrong_epoch_start, []),
-    plant_of("high-watermark-above-end", high_watermark_above, []),
-    plant_of("recovery-point-above-end", recovery_point_above, []),
-    plant_of("topic-id-wrong", wrong_topic_id, []),
-    plant_of("stray-directory", stray_directory, []),
-    plant_of("directory-of-another-cluster", other_cluster, []),
+    plant_of("old-snapshot-put-back", old_snapshot, ["producer-snapshots-fit-logs"]),
+    plant_of("snapshot-with-other-sequence", other_sequence, ["producer-snapshots-fit-logs"]),
+    plant_of(
+        "snapshot-with-open-transaction", forgotten_transaction, ["producer-snapshots-fit-logs"]
+    ),
+    plant_of(
+        "replica-truncated", truncated, ["in-sync-replicas-complete"], ["producer-snapshot-at-end"]
+    ),
+    plant_of("epochs-of-another-partition", foreign_epochs, ["leader-epoch-checkpoints-fit-logs"]),
+    plant_of("epoch-start-wrong", wrong_epoch_start, ["leader-epoch-checkpoints-fit-logs"]),
+    plant_of(
+        "high-watermark-above-end",
+        high_watermark_above,
+        ["offset-checkpoints-fit-logs"],
+        ["in-sync-replicas-complete"],
+    ),
+    plant_of("recovery-point-above-end", recovery_point_above, ["offset-checkpoints-fit-logs"]),
+    plant_of(
+        "topic-id-wrong",
+        wrong_topic_id,
+        ["topic-ids-agree", "no-stray-partitions"],
+        ["assigned-replicas-present"],
+    ),
+    plant_of("replica-directory-missing", missing_directory, ["assigned-replicas-present"]),
+    plant_of("stray-directory", stray_directory, ["no-stray-partitions"]),
+    plant_of("directory-of-another-cluster", other_cluster, ["directories-of-one-cluster"]),
 )
