@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from kraftsim.analysis.analyze import analyze_run
-from kraftsim.analysis.engines import LARGE_RUN_EVENTS_MIN, DuckdbQueries, Engine, SparkQueries
+from kraftsim.analysis.engines import LARGE_RUN_EVENTS_MIN, Engine
 from kraftsim.analysis.ingest import ingest_run
+from kraftsim.analysis.queries import DuckdbQueries
 from kraftsim.analysis.report import write_report
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import find_rows
