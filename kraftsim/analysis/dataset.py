@@ -156,6 +156,10 @@ class Dataset:
         """Return the names of the runs, sorted."""
         return sorted(manifest.run for manifest in self.manifests())
 
+    def has(self, run: str) -> bool:
+        """Return whether a run is in the dataset."""
+        return self._manifest_path(run).exists()
+
     def manifests(self) -> Iterator[RunManifest]:
         """Yield the manifests of all runs, in the order of their files' names."""
         for path in sorted((self.root / MANIFESTS).glob("*.json")):

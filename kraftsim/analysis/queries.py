@@ -51,15 +51,20 @@ def kinds_of(queries: Iterable[Query]) -> list[str]:
     return sorted({kind for query in queries for kind in query.kinds})
 
 
-def _joined(queries: Sequence[Query], joined_max: int) -> Iterator[tuple[str, int]]:
+def _joined(queries: Sequence[Query]) -> Iterator[tuple[str, int]]:
     """Yield queries joined to a few larger ones, each with the number of queries in it."""
-    for first in range(0, len(queries), joined_max):
-        part = queries[first : first + joined_max]
-        yield "\nUNION ALL\n".join(query.sql for query in part), len(part)
+    part: list[str] = []
+    for query in queries:
+        if part and sum(map(len, part)) + len(query.sql) > JOINED_LETTERS_MAX:
+            yield "\nUNION ALL\n".join(part), len(part)
+            part = []
+        part.append(query.sql)
+    if part:
+        yield "\nUNION ALL\n".join(part), len(part)
 
 
-JOINED_MAX: Final = 4
-"""The number of queries that Spark SQL plans together: the cost of a plan grows faster than its
+JOINED_LETTERS_MAX: Final = 10_000
+"""The length of queries that Spark SQL plans together: the cost of a plan grows faster than its
 length, and one thread makes it.
 """
 SETTINGS: Final = {
@@ -107,8 +112,7 @@ class SparkSqlQueries:
             return rows
 
         with ThreadPoolExecutor(self._cores) as asking:
-            joined = _joined(queries, JOINED_MAX)
-            return [row for rows in asking.map(rows_of, joined) for row in rows]
+            return [row for rows in asking.map(rows_of, _joined(queries)) for row in rows]
 
 
 def cores_of(spark: "SparkSession") -> int:

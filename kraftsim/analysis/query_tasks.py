@@ -35,7 +35,9 @@ MEMORY_SETTING: Final = "spark.kraftsim.task.memory.mib"
 """The setting of Spark with the memory of a task's DuckDB: what exceeds it is written to Spark's
 local directories.
 """
-MEMORY_MIB: Final = 1024
+MEMORY_MIB_MAX: Final = 2048
+"""The default for each core, or half of the machine's memory divided by its cores if that is less.
+"""
 CORES_SETTING: Final = "spark.task.cpus"
 SPILL_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Spark names its local directories to its Python processes."""
@@ -55,7 +57,7 @@ class QueryTask(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     manifests: tuple[RunManifest, ...]
     are_many: bool
-    memory_mib: int = MEMORY_MIB
+    memory_mib: int | None = None
     cost: int = 0
 
     @property
@@ -81,7 +83,8 @@ def answer_task(argument: bytes) -> bytes:
     task = msgspec.json.decode(argument, type=QueryTask)
     local = os.environ.get(SPILL_VARIABLE, "").split(",")[0] or None
     with tempfile.TemporaryDirectory(prefix="kraftsim-spill-", dir=local) as spill:
-        limits = DuckdbLimits(_cores_of_task(), task.memory_mib, Path(spill))
+        cores = _cores_of_task()
+        limits = DuckdbLimits(cores, task.memory_mib or _memory_mib(cores), Path(spill))
         try:
             duckdb = DuckdbQueries(task.runs, limits)
         except ImportError as missing:
@@ -94,6 +97,12 @@ def answer_task(argument: bytes) -> bytes:
         with duckdb:
             rows = tuple(tuple(duckdb.ask([query])) for query in task.queries)
     return msgspec.json.encode(TaskAnswer(numbers=task.numbers, rows=rows))
+
+
+def _memory_mib(cores: int) -> int:
+    """Return the memory of a task with so many cores of this machine."""
+    machine_mib = (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 20
+    return min(MEMORY_MIB_MAX, machine_mib // 2 // (os.cpu_count() or 1)) * cores
 
 
 def _cores_of_task() -> int:
@@ -118,7 +127,8 @@ class SparkTaskQueries:
         self._workers, self._runs = SparkWorkers(spark), runs
         cores_of_task = int(spark.conf.get(CORES_SETTING, "1") or 1)
         self._tasks_at_a_time = max(1, cores_of(spark) // cores_of_task)
-        self._memory_mib = int(spark.conf.get(MEMORY_SETTING, str(MEMORY_MIB)) or MEMORY_MIB)
+        memory_mib = spark.conf.get(MEMORY_SETTING, "")
+        self._memory_mib = int(memory_mib) if memory_mib else None
 
     def ask(self, queries: Sequence[Query], answered: Answered = nothing) -> list[Cells]:
         """Run the queries as tasks, and return the rows when all have ended. `answered` is called
@@ -128,12 +138,12 @@ class SparkTaskQueries:
         """
         tasks = tasks_of(self._runs, queries, self._tasks_at_a_time, self._memory_mib)
         found: list[list[Cells]] = [[] for _ in queries]
-        told = 0
+        called = 0
 
         def ended(count: int) -> None:
-            nonlocal told
-            for _ in range(len(queries) * count // len(tasks) - told):
-                told += 1
+            nonlocal called
+            for _ in range(len(queries) * count // len(tasks) - called):
+                called += 1
                 answered()
 
         def done(result: bytes) -> None:
@@ -160,7 +170,7 @@ class _Part(NamedTuple):
 
 
 def tasks_of(
-    runs: Runs, queries: Sequence[Query], tasks_at_a_time: int, memory_mib: int = MEMORY_MIB
+    runs: Runs, queries: Sequence[Query], tasks_at_a_time: int, memory_mib: int | None = None
 ) -> list[QueryTask]:
     """Return tasks that together run each query over each run once, the most expensive first.
 

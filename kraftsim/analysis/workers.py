@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TASKS_IN_PROCESS_MAX: Final = 2
 """So few tasks are done before a process for them has started."""
 REPORT_SECONDS: Final = 0.25
+GROUP: Final = "spark.jobGroup.id"
 _GROUPS: Final = count()
 """Numbers of groups of jobs: by one a thread finds the jobs of another."""
 Done = Callable[[bytes], None]
@@ -179,7 +180,9 @@ def ended_tasks(spark: "SparkSession", tasks: int, report: Callable[[int], None]
 
     if not hasattr(spark, "_jsparkSession"):  # Spark Connect
 
-        def handle(stages: Iterable[Any] | None, *_: object, **more: object) -> None:
+        def handle(
+            stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
+        ) -> None:
             for stage in stages or ():
                 if stage.num_tasks == tasks:
                     grown(stage.num_completed_tasks)
@@ -201,6 +204,7 @@ def ended_tasks(spark: "SparkSession", tasks: int, report: Callable[[int], None]
                     if info is not None and info.numTasks == tasks:
                         grown(info.numCompletedTasks)
 
+    former = context.getLocalProperty(GROUP) or ""
     context.setJobGroup(group, "tasks of kraftsim")
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
@@ -209,7 +213,7 @@ def ended_tasks(spark: "SparkSession", tasks: int, report: Callable[[int], None]
     finally:
         is_over.set()
         watching.join()
-        context.setLocalProperty("spark.jobGroup.id", None)
+        context.setLocalProperty(GROUP, former)
 
 
 def _call(task: str, argument: bytes) -> bytes:

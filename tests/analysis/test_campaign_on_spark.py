@@ -63,7 +63,7 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
         f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"]
     )
     counts = [
-        Dataset(tmp_path / "events").manifest(f"{name}-{seed}").ingest.event_count
+        Dataset(tmp_path / "events").manifest(f"{name}-{seed}-{BUG}").ingest.event_count
         for name in (NAME, CHEAP)
         for seed in SEEDS
     ]
@@ -79,7 +79,16 @@ def test_differing_results_of_the_two_forms_are_a_finding(
     unchanged, since runs are in child processes.
     """
     monkeypatch.setattr(campaign_spark, "find_rows", lambda *asked: [])
-    result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
+    seeds: list[int] = []
+    result = sweep_on_spark(
+        (CHEAP,),
+        seeds=[1],
+        master="local[2]",
+        out=tmp_path,
+        spark=spark,
+        report=lambda progress: seeds.append(progress.seeds),
+    )
+    assert seeds == [1] and not (tmp_path / "done").exists()
     assert result.has_violations and not any(each.is_agreed for each in result.judged)
     assert {(each.online, each.offline) for each in result.judged} >= {("ok", "vacuous")}
     assert spark.sparkContext.parallelize([1]).map(_uses_what_simulations_forbid).collect() == [
