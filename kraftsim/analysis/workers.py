@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler
 
 TASKS_IN_PROCESS_MAX: Final = 2
 """So few tasks are done before a process for them has started."""
@@ -187,11 +188,12 @@ def ended_tasks(spark: "SparkSession", tasks: int, report: Callable[[int], None]
                 if stage.num_tasks == tasks:
                     grown(stage.num_completed_tasks)
 
-        spark.registerProgressHandler(handle)
+        handler = cast("ProgressHandler", handle)  # any function of these arguments will do
+        spark.registerProgressHandler(handler)
         try:
             yield
         finally:
-            spark.removeProgressHandler(handle)
+            spark.removeProgressHandler(handler)
         return
     context = spark.sparkContext
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.analysis.access import open_dataset
 from kraftsim.analysis.dataset import Dataset
 from kraftsim.cli.main import kraftsim
 from kraftsim.lab.campaign import spark as campaign_spark
@@ -68,6 +69,8 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
         for seed in SEEDS
     ]
     assert sum(counts) == found["events"] and min(counts) > 0
+    steps = open_dataset(tmp_path).sql("SELECT DISTINCT from_state, to_state FROM steps")
+    assert ("Candidate", "Leader") in {tuple(row.values()) for row in steps.to_pylist()}
     assert (Path(there["found"][0]["out"]) / "replay.json").exists()
 
 

@@ -23,6 +23,7 @@ from kraftsim.analysis.campaign_tables import (
     ExercisedRow,
     FaultRow,
     SeedRow,
+    StepRow,
     VerdictRow,
     never_exercised,
     write_page,
@@ -32,6 +33,7 @@ from kraftsim.analysis.compaction import compact
 from kraftsim.analysis.dataset import Dataset
 from kraftsim.analysis.engines import Engine, on_spark
 from kraftsim.analysis.session import SparkOptions, spark_session
+from kraftsim.analysis.state_machines import Step, find_steps
 from kraftsim.analysis.verdicts import Row, by_run, find_rows, verdicts_of
 from kraftsim.analysis.views import all_runs
 from kraftsim.cluster.scenario import scenario
@@ -175,7 +177,8 @@ def sweep_on_spark(
         rows = rows_by_run(session, root / EVENTS) if events else {}
         checked, verdicts = compare(runs, rows)
         if out is not None:
-            _write_tables(out, runs, rows)
+            steps = steps_in(session, root / EVENTS) if events else []
+            _write_tables(out, runs, rows, steps)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
@@ -257,7 +260,17 @@ def rows_by_run(
     return by_run(find_rows(on_spark(session, runs, engine), runs, INVARIANTS.all()))
 
 
-def _write_tables(out: Path, runs: Sequence[PlayedRun], rows: Mapping[str, Sequence[Row]]) -> None:
+def steps_in(session: "SparkSession", events: Path) -> list[Step]:
+    """Return the steps of state machines that the events of all runs show."""
+    return find_steps(on_spark(session, all_runs(events), Engine.SPARK))
+
+
+def _write_tables(
+    out: Path,
+    runs: Sequence[PlayedRun],
+    rows: Mapping[str, Sequence[Row]],
+    steps: Sequence[Step],
+) -> None:
     """Add this campaign to the tables of its directory, and write its page."""
     began = datetime.now(UTC)  # noqa: TID251  (the time of the campaign, not of a run)
     commit = _commit()
@@ -300,6 +313,7 @@ def _write_tables(out: Path, runs: Sequence[PlayedRun], rows: Mapping[str, Seque
             for invariant, online in result.verdicts.items()
             if invariant in offline
         ]
+    scenarios = {each.job.run: each.result.scenario for each in runs}
     kinds: dict[str, None] = {}
     dataset = Dataset(out / EVENTS)
     for each in runs:
@@ -322,6 +336,11 @@ def _write_tables(out: Path, runs: Sequence[PlayedRun], rows: Mapping[str, Seque
         faults=tuple(faults),
         verdicts=tuple(verdicts),
         exercised=(*exercised, *never_exercised(list(kinds), commit)),
+        steps=tuple(
+            StepRow(commit=commit, scenario=scenarios[each.run], **each._asdict())
+            for each in steps
+            if each.run in scenarios
+        ),
     )
     write_tables(out, found, f"{began:%Y%m%dT%H%M%S.%f}")
     write_page(out, found)
