@@ -153,10 +153,13 @@ class DuckdbLimits(NamedTuple):
         return found
 
 
+NO_LIMITS: Final = DuckdbLimits()
+
+
 class DuckdbQueries:
     """DuckDB, in this process. A context manager, where its memory must not stay."""
 
-    def __init__(self, runs: Runs, limits: DuckdbLimits = DuckdbLimits()) -> None:  # noqa: B008
+    def __init__(self, runs: Runs, limits: DuckdbLimits = NO_LIMITS) -> None:
         import duckdb
 
         self._connection = duckdb.connect(config=limits.settings)

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.connect.shell.progress import ProgressHandler
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 TASKS_IN_PROCESS_MAX: Final = 2
 """So few tasks are done before a process for them has started."""
@@ -182,7 +182,10 @@ def ended_tasks(spark: "SparkSession", tasks: int, report: Callable[[int], None]
     if not hasattr(spark, "_jsparkSession"):  # Spark Connect
 
         def handle(
-            stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
+            stages: "Iterable[StageInfo] | None",
+            inflight_tasks: int,
+            operation_id: str | None,
+            done: bool,
         ) -> None:
             for stage in stages or ():
                 if stage.num_tasks == tasks:
