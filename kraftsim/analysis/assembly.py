@@ -124,25 +124,59 @@ class _Part(NamedTuple):
     table: pa.Table
 
 
+class _OpenPiece:
+    """A loaded piece, of which some rows are in former slices."""
+
+    def __init__(self, piece: EventPiece) -> None:
+        self.piece = piece
+        self.rows = piece.table.num_rows
+        self.taken = 0
+        self._t_ns, self._n = (_numbers(piece.table, name) for name in ("t_ns", "n"))
+
+    def take(self, end: Key | None) -> _Part | None:
+        """Return the next rows up to a key, or None if there are none."""
+        begin, self.taken = self.taken, self.rows if end is None else self._rows_before(end)
+        if self.taken == begin:
+            return None
+        node, incarnation, kind, table = self.piece
+        return _Part(node, incarnation, kind, table.slice(begin, self.taken - begin))
+
+    def _rows_before(self, end: Key) -> int:
+        """Return how many rows precede a key."""
+        first = int(np.searchsorted(self._t_ns, end.t_ns, "left"))
+        last = int(np.searchsorted(self._t_ns, end.t_ns, "right"))
+        own, bound = (self.piece.node, self.piece.incarnation), (end.node, end.incarnation)
+        if own != bound:
+            return last if own < bound else first
+        return first + int(np.searchsorted(self._n[first:last], end.n, "left"))
+
+
+def _numbers(table: pa.Table, name: str) -> Integers:
+    """Return a column of a table of one chunk, without copying it."""
+    column = table.column(name)
+    return np.asarray(column.chunk(0) if column.num_chunks == 1 else column, np.int64)
+
+
 def _slices(sources: Sequence[PieceSource], slice_rows: int) -> Iterator[list[_Part]]:
-    """Yield the parts of each slice, in the order of time."""
-    ordered = sorted(sources, key=lambda each: (each.samples[0][0], each.node, each.incarnation))
-    waiting = list(reversed(ordered))
-    open_: list[tuple[EventPiece, int]] = []
+    """Yield the parts of each slice, in the order of time.
+
+    A piece is loaded when its first row is in a slice, and not when its time is: the final logs,
+    a quarter of a run, have one time.
+    """
+    waiting = sorted(sources, key=_first_key, reverse=True)
+    open_: list[_OpenPiece] = []
     for end in (*_ends(sources, slice_rows), None):
-        while waiting and (end is None or waiting[-1].samples[0][0] <= end.t_ns):
-            open_.append((waiting.pop().load(), 0))
-        parts, left = [], []
-        for piece, begin in open_:
-            rows = piece.table.num_rows if end is None else _rows_before(piece, end)
-            if rows > begin:
-                table = piece.table.slice(begin, rows - begin)
-                parts.append(_Part(piece.node, piece.incarnation, piece.kind, table))
-            if rows < piece.table.num_rows:
-                left.append((piece, rows))
-        open_ = left
+        while waiting and (end is None or _first_key(waiting[-1]) < end):
+            open_.append(_OpenPiece(waiting.pop().load()))
+        parts = [part for each in open_ if (part := each.take(end)) is not None]
+        open_ = [each for each in open_ if each.taken < each.rows]
         if parts:
             yield parts
+
+
+def _first_key(source: PieceSource) -> Key:
+    t_ns, n = source.samples[0]
+    return Key(t_ns, source.node, source.incarnation, n)
 
 
 def _ends(sources: Sequence[PieceSource], slice_rows: int) -> list[Key]:
@@ -164,18 +198,6 @@ def _ends(sources: Sequence[PieceSource], slice_rows: int) -> list[Key]:
             rows = 0
         rows += own
     return ends
-
-
-def _rows_before(piece: EventPiece, end: Key) -> int:
-    """Return how many rows of a piece precede a key."""
-    t_ns = piece.table.column("t_ns").to_numpy()
-    first = int(np.searchsorted(t_ns, end.t_ns, "left"))
-    last = int(np.searchsorted(t_ns, end.t_ns, "right"))
-    own, bound = (piece.node, piece.incarnation), (end.node, end.incarnation)
-    if own != bound:
-        return last if own < bound else first
-    n = piece.table.column("n").to_numpy()[first:last]
-    return first + int(np.searchsorted(n, end.n, "left"))
 
 
 class _Ordered:

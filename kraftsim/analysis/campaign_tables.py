@@ -74,6 +74,18 @@ class ExercisedRow(msgspec.Struct, frozen=True, kw_only=True):
     events: int
 
 
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a state machine went from one state to another in a run; '' is no state yet."""
+
+    commit: str
+    run: str
+    scenario: str
+    machine: str
+    from_state: str
+    to_state: str
+    events: int
+
+
 class CampaignRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of one campaign."""
 
@@ -81,6 +93,7 @@ class CampaignRows(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[FaultRow, ...]
     verdicts: tuple[VerdictRow, ...]
     exercised: tuple[ExercisedRow, ...]
+    steps: tuple[StepRow, ...] = ()
 
 
 _ARROW: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -89,6 +102,7 @@ _KINDS_OF_ROWS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "faults": FaultRow,
     "verdicts": VerdictRow,
     "exercised": ExercisedRow,
+    "steps": StepRow,
 }
 
 
@@ -127,6 +141,10 @@ def write_page(out: Path, rows: CampaignRows) -> Path:
         and any(seed.run == fault.run and seed.outcome == "violated" for seed in rows.seeds)
     )
     examined = _added((row.invariant, row.examined) for row in rows.verdicts)
+    steps = _added(
+        (f"{row.machine}: {row.from_state or 'none'} to {row.to_state}", row.events)
+        for row in rows.steps
+    )
     idle = [name for name, count in examined.items() if not count]
     unused = [row.kind for row in rows.exercised if not row.run]
     commit = rows.seeds[0].commit if rows.seeds else ""
@@ -138,6 +156,7 @@ def write_page(out: Path, rows: CampaignRows) -> Path:
         _section("Violated invariants", "runs", violated),
         _section("Faults in violated runs", "runs in which the kind was effective", found_by),
         _section("Examined events", "by invariant", examined),
+        _section("Steps of state machines", "by machine and states", steps),
         _names("Invariants that examined nothing", idle),
         _names("Kinds of events that no run has", unused),
     ]

@@ -162,6 +162,10 @@ class Dataset:
         """Return the names of the runs, sorted."""
         return sorted(manifest.run for manifest in self.manifests())
 
+    def has(self, run: str) -> bool:
+        """Return whether a run is in the dataset."""
+        return self._manifest_place(run).is_file()
+
     def manifests(self) -> Iterator[RunManifest]:
         """Yield the manifests of all runs, in the order of their files' names."""
         places = [self.root / MANIFESTS / each.path for each in self.manifest_files()]

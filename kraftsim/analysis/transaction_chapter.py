@@ -5,16 +5,13 @@ A run without any transaction has no such chapter.   Source: KIP-98, KIP-447, KI
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from kraftsim.analysis.engines import Queries
+from kraftsim.analysis.queries import Queries, Query
 from kraftsim.analysis.transaction_queries import KINDS, NUMBERS, chapter_query
 from kraftsim.analysis.views import Runs
-
-if TYPE_CHECKING:
-    pass
 
 MADE_OF: Final = "TransactionStateChanged"
 FIRST_NUMBER: Final = 3
@@ -60,7 +57,7 @@ def has_transactions(runs: Runs) -> bool:
 
 def find_chapter(queries: Queries) -> TransactionChapter:
     """Query the chapter of a run."""
-    return chapter_of(queries.ask([chapter_query()], KINDS))
+    return chapter_of(queries.ask([Query(chapter_query(), KINDS)]))
 
 
 def chapter_of(found: Iterable[tuple[str | int | None, ...]]) -> TransactionChapter:

@@ -1,5 +1,4 @@
-"""Checks ingested runs against every invariant, in a few queries for any number of runs: most of
-the cost is planning, not execution.
+"""Checks ingested runs against every invariant, by two queries of each for any number of runs.
 
 Source: `kraftsim.invariants.invariant.Invariant` specifies the columns of an invariant's SQL.
 """
@@ -8,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from kraftsim.analysis.engines import Queries
 from kraftsim.analysis.ingest import Report, no_report
+from kraftsim.analysis.queries import Queries, Query
 from kraftsim.analysis.views import Runs
 from kraftsim.analysis.witnesses import Witness
 from kraftsim.invariants.invariant import Invariant
@@ -43,14 +42,6 @@ class Row(NamedTuple):
         return tuple(position for position in both if position is not None)
 
 
-BATCH: Final = 4
-"""The number of invariants in one query: the cost of a plan grows faster than its length, and one
-thread makes it.
-"""
-COUNTS_BATCH: Final = 8
-"""The number of invariants whose examined events are counted in one query."""
-
-
 def find_rows(
     queries: Queries,
     runs: Runs,
@@ -61,41 +52,37 @@ def find_rows(
 
     What was examined is counted first, and violations are only looked for where something was: an
     event that shows a violation was examined. An invariant is not asked at all unless an event of a
-    kind that it watches occurs. `report` gets the stages `count` and `judge`, in queries.
+    kind that it watches occurs. `report` gets the stages `count` and `judge`, in invariants.
     """
     asked = [
         invariant
         for invariant in invariants
         if any(kind.__name__ in runs.kinds for kind in invariant.watches)
     ]
-    kinds = sorted({kind.__name__ for invariant in asked for kind in invariant.watches})
-    counts = [_counts(each) for each in asked]
-    counted = _rows(queries, counts, kinds, COUNTS_BATCH, partial(report, "count"))
+    counted = _rows(queries, asked, _counts, partial(report, "count"))
     has_examined = {row.invariant for row in counted if row.what == EXAMINED and row.number}
-    violable = [
-        _violations(each) for each in asked if each.name in has_examined or not each.needs_examined
-    ]
-    return counted + _rows(queries, violable, kinds, BATCH, partial(report, "judge"))
+    violable = [each for each in asked if each.name in has_examined or not each.needs_examined]
+    return counted + _rows(queries, violable, _violations, partial(report, "judge"))
 
 
 def _rows(
     queries: Queries,
-    parts: Sequence[str],
-    kinds: Sequence[str],
-    batch: int,
+    invariants: Sequence[Invariant],
+    sql_of: Callable[[Invariant], str],
     report: Callable[[int, int], None],
 ) -> list[Row]:
-    joined = [
-        "\nUNION ALL\n".join(parts[first : first + batch]) for first in range(0, len(parts), batch)
+    asked = [
+        Query(sql_of(each), tuple(sorted(kind.__name__ for kind in each.watches)))
+        for each in invariants
     ]
     done = 0
 
     def answered() -> None:
         nonlocal done
         done += 1
-        report(done, len(joined))
+        report(done, len(asked))
 
-    return [Row(*row) for row in queries.ask(joined, kinds, answered)]
+    return [Row(*row) for row in queries.ask(asked, answered)]
 
 
 def by_run(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
@@ -104,15 +91,6 @@ def by_run(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
     for row in rows:
         found.setdefault(row.run, []).append(row)
     return dict(sorted(found.items()))
-
-
-def verdict_query(invariants: Iterable[Invariant]) -> str:
-    """Return one query whose rows are `Row`s: of each invariant the count, the reasons, and the
-    first violations with the total number.
-    """
-    return "\nUNION ALL\n".join(
-        part for invariant in invariants for part in (_counts(invariant), _violations(invariant))
-    )
 
 
 def verdicts_of(

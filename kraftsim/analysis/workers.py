@@ -1,5 +1,5 @@
-"""Where the work of ingest runs: in this process, in processes on this machine, or as tasks of
-Spark.
+"""Where the work of ingest and of queries runs: in this process, in processes on this machine, or
+as tasks of Spark.
 
 A task is a function of a module, called with one JSON text and returning one: nothing else crosses
 to a worker, whose memory is that of one task.
@@ -10,17 +10,25 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 TASKS_IN_PROCESS_MAX: Final = 2
 """So few tasks are done before a process for them has started."""
+REPORT_SECONDS: Final = 0.25
+GROUP: Final = "spark.jobGroup.id"
+_GROUPS: Final = count()
+"""Numbers of groups of jobs: by one a thread finds the jobs of another."""
 Done = Callable[[bytes], None]
 
 
@@ -125,20 +133,95 @@ class SparkWorkers:
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
 
-    def run(self, task: str, arguments: Sequence[bytes], done: Done) -> None:
-        """Do the tasks; the results arrive when all are done."""
+    def run(
+        self,
+        task: str,
+        arguments: Sequence[bytes],
+        done: Done,
+        *,
+        ended: Callable[[int], None] | None = None,
+    ) -> None:
+        """Do the tasks, the first ones first; the results arrive when all are done. `ended` gets
+        the number of those that have ended, from time to time and at the end.
+        """
         if not arguments:
             return
-        rows = pa.table({"number": range(len(arguments)), "argument": list(arguments)})
-        frame = self._spark.createDataFrame(rows).repartitionByRange(len(arguments), "number")
+        # One row in each part, without a shuffle; the arguments go with the function.
+        frame = self._spark.range(0, len(arguments), 1, len(arguments))
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                results = [_call(task, each) for each in batch.column("argument").to_pylist()]
+                numbers = batch.column("id").to_pylist()
+                results = [_call(task, arguments[number]) for number in numbers]
                 yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.binary())})
 
-        for row in frame.mapInArrow(work, "result binary").collect():
+        with ended_tasks(self._spark, len(arguments), ended or _ignore):
+            found = frame.mapInArrow(work, "result binary").collect()
+        for row in found:
             done(bytes(row.result))
+        if ended is not None:
+            ended(len(arguments))
+
+
+def _ignore(ended: int) -> None:
+    """Ignore how many tasks have ended."""
+
+
+@contextmanager
+def ended_tasks(spark: "SparkSession", tasks: int, report: Callable[[int], None]) -> Iterator[None]:
+    """Report how many of the tasks that the block starts in one job have ended, as far as Spark
+    says it, while the block runs. The number only grows.
+    """
+    is_over = threading.Event()
+    group = f"kraftsim-{next(_GROUPS)}"
+    most = 0
+
+    def grown(ended: int) -> None:
+        nonlocal most
+        if ended > most:
+            most = min(ended, tasks)
+            report(most)
+
+    if not hasattr(spark, "_jsparkSession"):  # Spark Connect
+
+        def handle(
+            stages: "Iterable[StageInfo] | None",
+            inflight_tasks: int,
+            operation_id: str | None,
+            done: bool,
+        ) -> None:
+            for stage in stages or ():
+                if stage.num_tasks == tasks:
+                    grown(stage.num_completed_tasks)
+
+        handler = cast("ProgressHandler", handle)  # any function of these arguments will do
+        spark.registerProgressHandler(handler)
+        try:
+            yield
+        finally:
+            spark.removeProgressHandler(handler)
+        return
+    context = spark.sparkContext
+
+    def watch() -> None:
+        tracker = context.statusTracker()
+        while not is_over.wait(REPORT_SECONDS):
+            for job in tracker.getJobIdsForGroup(group):
+                for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
+                    info = tracker.getStageInfo(stage)
+                    if info is not None and info.numTasks == tasks:
+                        grown(info.numCompletedTasks)
+
+    former = context.getLocalProperty(GROUP) or ""
+    context.setJobGroup(group, "tasks of kraftsim")
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watching.join()
+        context.setLocalProperty(GROUP, former)
 
 
 def _call(task: str, argument: bytes) -> bytes:

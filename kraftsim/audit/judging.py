@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraftsim.analysis.engines import Cells
+from kraftsim.analysis.queries import Cells
 from kraftsim.audit.rule import (
     FINDINGS_KEPT_MAX,
     AuditRule,

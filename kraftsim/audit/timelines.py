@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.analysis.engines import Cells
+from kraftsim.analysis.queries import Cells
 from kraftsim.audit.judging import Asked
 from kraftsim.audit.rule import Finding
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kraftsim.analysis.session import SparkOptions
 
 Verb = TypeVar("Verb", bound=Callable[..., object])
-ENGINES = ("auto", "duckdb", "spark")
+ENGINES = ("auto", "duckdb", "spark", "spark-sql")
 
 
 def spark_options(verb: Verb) -> Verb:
@@ -55,8 +55,9 @@ def engine_option(verb: Verb) -> Verb:
         type=click.Choice(ENGINES),
         default="auto",
         show_default=True,
-        help="What runs the SQL. auto: DuckDB for runs below 50,000 events unless a Spark is "
-        "named, Spark above.",
+        help="What runs the SQL. spark: tasks of Spark, each with DuckDB; spark-sql: Spark SQL; "
+        "duckdb: this process. auto: duckdb below 50,000 events unless a Spark is named, spark "
+        "above.",
     )
     return option(verb)
 
@@ -118,8 +119,8 @@ def stages(*, shown: bool = True) -> Iterator[Callable[[str, int, int], None]]:
 UNITS: Mapping[str, str] = {
     "parse": "bytes",
     "sort": "events",
-    "count": "queries",
-    "judge": "queries",
+    "count": "invariants",
+    "judge": "invariants",
     "read": "bytes",
     "clients": "bytes",
 }

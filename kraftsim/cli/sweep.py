@@ -247,16 +247,19 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
 def _on_spark(
     search: Search, options: "SparkOptions", out: Path | None, json_file: Path | None
 ) -> int:
+    from kraftsim.cli.progress import campaign_progress
     from kraftsim.lab.campaign.spark import sweep_on_spark
 
-    result = sweep_on_spark(
-        search.names,
-        seeds=search.seeds,
-        terms=search.terms,
-        master=options.master,
-        conf=options.conf,
-        out=out,
-    )
+    with campaign_progress(len(search.seeds) * len(search.names)) as report:
+        result = sweep_on_spark(
+            search.names,
+            seeds=search.seeds,
+            terms=search.terms,
+            master=options.master,
+            conf=options.conf,
+            out=out,
+            report=report,
+        )
     print_lines(result)
     write_json(json_file, result)
     return VIOLATED if result.has_violations else UNKNOWN if result.is_inconclusive else OK

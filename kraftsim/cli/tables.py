@@ -52,7 +52,7 @@ def sql(words: tuple[str, ...], tables: bool, form: str, limit: int) -> None:
     PLACE is a run, a dataset of `kraftsim ingest --dataset`, or the output of `kraftsim sweep
     --spark MASTER --out DIR`, also by an address such as s3a://bucket/runs. There is a table for
     each kind of event, called as the kind in snake_case, and `events` with all of them; a campaign
-    has `seeds`, `faults`, `verdicts` and `exercised`, too. The SQL is that of DuckDB.
+    has `seeds`, `faults`, `verdicts`, `steps` and `exercised`, too. The SQL is that of DuckDB.
     """
     from kraftsim.analysis.access import open_any
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.analysis.access import open_dataset
 from kraftsim.analysis.dataset import Dataset
 from kraftsim.cli.main import kraftsim
 from kraftsim.lab.campaign import spark as campaign_spark
@@ -63,11 +64,13 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
         f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"]
     )
     counts = [
-        Dataset(tmp_path / "events").manifest(f"{name}-{seed}").ingest.event_count
+        Dataset(tmp_path / "events").manifest(f"{name}-{seed}-{BUG}").ingest.event_count
         for name in (NAME, CHEAP)
         for seed in SEEDS
     ]
     assert sum(counts) == found["events"] and min(counts) > 0
+    steps = open_dataset(tmp_path).sql("SELECT DISTINCT from_state, to_state FROM steps")
+    assert ("Candidate", "Leader") in {tuple(row.values()) for row in steps.to_pylist()}
     assert (Path(there["found"][0]["out"]) / "replay.json").exists()
 
 
@@ -79,7 +82,16 @@ def test_differing_results_of_the_two_forms_are_a_finding(
     unchanged, since runs are in child processes.
     """
     monkeypatch.setattr(campaign_spark, "find_rows", lambda *asked: [])
-    result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
+    seeds: list[int] = []
+    result = sweep_on_spark(
+        (CHEAP,),
+        seeds=[1],
+        master="local[2]",
+        out=tmp_path,
+        spark=spark,
+        report=lambda progress: seeds.append(progress.seeds),
+    )
+    assert seeds == [1] and not (tmp_path / "done").exists()
     assert result.has_violations and not any(each.is_agreed for each in result.judged)
     assert {(each.online, each.offline) for each in result.judged} >= {("ok", "vacuous")}
     assert spark.sparkContext.parallelize([1]).map(_uses_what_simulations_forbid).collect() == [

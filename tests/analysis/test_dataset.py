@@ -13,15 +13,18 @@ import pytest
 from kraftsim.analysis import assembly, ingest, reading, staging
 from kraftsim.analysis.compaction import compact, expire
 from kraftsim.analysis.dataset import Dataset, NoRun, dataset_of
-from kraftsim.analysis.engines import DuckdbQueries
 from kraftsim.analysis.ingest import ingest_run, ingest_runs
+from kraftsim.analysis.queries import DuckdbQueries, Query
 from kraftsim.analysis.reading import Chunk, chunks_of, read_chunk
 from kraftsim.analysis.store import count_kinds, read_events
 from kraftsim.analysis.views import all_runs
 from kraftsim.analysis.workers import HereWorkers, ProcessWorkers
 from tests.analysis.generated_run import generated_run
 
-ALL = "SELECT run, count(*), min(position), max(position) FROM frame_sent GROUP BY run"
+ALL = Query(
+    "SELECT run, count(*), min(position), max(position) FROM frame_sent GROUP BY run",
+    ("FrameSent",),
+)
 
 
 def same_events(one: pa.Table, other: pa.Table) -> bool:
@@ -154,16 +157,16 @@ def test_compaction_changes_no_row(tmp_path: Path) -> None:
     """Each run reads as before, alone and with the others."""
     dataset = three_runs(tmp_path)
     before = {name: read_events(dataset.directory(name)) for name in dataset.names()}
-    counted = sorted(DuckdbQueries(all_runs(dataset.root)).ask([ALL], ["FrameSent"]))
+    counted = sorted(DuckdbQueries(all_runs(dataset.root)).ask([ALL]))
     assert len(counted) == 3
     result = compact(dataset)
     assert result.runs == 3 and result.files_after < result.files_before / 2
     assert {name: read_events(dataset.directory(name)) for name in dataset.names()} == before
-    assert sorted(DuckdbQueries(all_runs(dataset.root)).ask([ALL], ["FrameSent"])) == counted
+    assert sorted(DuckdbQueries(all_runs(dataset.root)).ask([ALL])) == counted
     again = compact(dataset)
     assert again.files_before == again.files_after == result.files_after
     some = all_runs(dataset.root, ["run-1"])
-    assert DuckdbQueries(some).ask([ALL], ["FrameSent"]) == counted[1:2]
+    assert DuckdbQueries(some).ask([ALL]) == counted[1:2]
 
 
 def test_a_run_is_replaced_and_removed_without_the_others(tmp_path: Path) -> None:
@@ -179,7 +182,7 @@ def test_a_run_is_replaced_and_removed_without_the_others(tmp_path: Path) -> Non
     assert dataset.names() == ["run-0", "run-2"]
     for name, events in kept.items():
         assert read_events(dataset.directory(name)) == events
-    rows = DuckdbQueries(all_runs(dataset.root)).ask([ALL], ["FrameSent"])
+    rows = DuckdbQueries(all_runs(dataset.root)).ask([ALL])
     assert sorted(row[0] for row in rows) == ["run-0", "run-2"]
     result = compact(dataset)
     assert result.runs == 2

@@ -13,8 +13,9 @@ import pytest
 
 from kraftsim.analysis import verdicts as sql
 from kraftsim.analysis.dataset import Dataset
-from kraftsim.analysis.engines import SparkQueries
 from kraftsim.analysis.ingest import ingest_run
+from kraftsim.analysis.queries import SparkSqlQueries
+from kraftsim.analysis.query_tasks import SparkTaskQueries
 from kraftsim.analysis.verdicts import Row, by_run, find_rows
 from kraftsim.analysis.views import Runs, one_run
 from kraftsim.analysis.witnesses import fetch_witnesses
@@ -409,8 +410,11 @@ def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> 
         if case.name in ("hostile names", "the final log was not read")
     ]
     runs = as_one(directories(chosen, tmp_path), tmp_path / "all")
-    found = by_run(find_rows(SparkQueries(spark, runs), runs, INVARIANTS.all()))
-    assert {run: Counter(rows) for run, rows in found.items()} == {
+    found = by_run(find_rows(SparkSqlQueries(spark, runs), runs, INVARIANTS.all()))
+    by_tasks = by_run(find_rows(SparkTaskQueries(spark, runs), runs, INVARIANTS.all()))
+    counted = {run: Counter(rows) for run, rows in found.items()}
+    assert counted == {run: Counter(rows) for run, rows in by_tasks.items()}
+    assert counted == {
         run: Counter(rows) for run, rows in rows_of_all_by_duckdb(runs, INVARIANTS.all()).items()
     }
     for manifest, history in zip(runs.manifests, chosen, strict=True):

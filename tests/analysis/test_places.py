@@ -16,9 +16,9 @@ import kraftsim
 from kraftsim.analysis import ingest, reading
 from kraftsim.analysis.compaction import compact, expire
 from kraftsim.analysis.dataset import Dataset, IngestResult
-from kraftsim.analysis.engines import DuckdbQueries
 from kraftsim.analysis.ingest import ingest_run, ingest_runs, ingested
 from kraftsim.analysis.places import LocalPlace, PlaceError, RemotePlace, place_of, use_settings
+from kraftsim.analysis.queries import DuckdbQueries, Query
 from kraftsim.analysis.store import read_events
 from kraftsim.analysis.views import all_runs, duckdb_events
 from kraftsim.analysis.workers import HereWorkers
@@ -157,7 +157,7 @@ def test_a_remote_dataset_has_the_rows_of_a_local_one(tmp_path: Path, store: Obj
             local = read_events(Dataset(here).directory(name))
             assert read_events(Dataset(there).directory(name)) == local
         asked = [
-            sorted(DuckdbQueries(all_runs(place)).ask([FRAMES], ["FrameSent"]))
+            sorted(DuckdbQueries(all_runs(place)).ask([Query(FRAMES, ("FrameSent",))]))
             for place in (here, there)
         ]
         assert asked[0] == asked[1] and len(asked[0]) == 3
@@ -250,7 +250,7 @@ def test_a_query_that_began_ends_with_the_rows_it_began_with(
     second = ingest_runs([a_small_run(run, 5)], place)[0].event_count
     assert first != second
     asked = DuckdbQueries(began)
-    assert asked.ask(["SELECT count(*) FROM node_ready"], ["NodeReady"]) == [(4,)]
+    assert asked.ask([Query("SELECT count(*) FROM node_ready", ("NodeReady",))]) == [(4,)]
     assert counts(place) == {"run": second}
     ingest_runs([a_small_run(run, 6)], place)
     files = {file.path for file in Dataset(place).root.files(".parquet")}
@@ -339,12 +339,12 @@ def test_compaction_and_removal_lose_no_row_wherever_the_process_ends(
     runs = [a_small_run(tmp_path / f"run-{number}", 3 + number) for number in range(3)]
     ingest_runs(runs, place)
     expected = counts(place)
-    ready = sorted(DuckdbQueries(all_runs(place)).ask([READY], ["NodeReady"]))
+    ready = sorted(DuckdbQueries(all_runs(place)).ask([Query(READY, ("NodeReady",))]))
     assert len(ready) == 3
 
     def whole() -> None:
         assert counts(place) == expected
-        assert sorted(DuckdbQueries(all_runs(place)).ask([READY], ["NodeReady"])) == ready
+        assert sorted(DuckdbQueries(all_runs(place)).ask([Query(READY, ("NodeReady",))])) == ready
 
     assert ends_everywhere(store, lambda: compact(Dataset(place)), whole) > 10
 

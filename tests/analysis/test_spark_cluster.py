@@ -138,9 +138,10 @@ def test_ingest_and_analyze_run_on_a_standalone_cluster(master: str, run: Path) 
     done = invoked("ingest", str(run), "--master", master, *on_loopback())
     assert done.exception is None, done.output
     assert read_events(run / "events.parquet" / "run=run") == before
-    done = invoked("analyze", str(run), "--engine", "spark", "--master", master, *on_loopback())
-    assert done.exception is None and done.return_value == 1, done.output
-    assert all(name in done.output for name in violations) and violations
+    for engine in ("spark", "spark-sql"):
+        done = invoked("analyze", str(run), "--engine", engine, "--master", master, *on_loopback())
+        assert done.exception is None and done.return_value == 1, done.output
+        assert all(name in done.output for name in violations) and violations
 
 
 def test_a_job_of_spark_submit_gives_the_same_verdicts(master: str, run: Path) -> None:

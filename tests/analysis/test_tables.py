@@ -13,6 +13,7 @@ from kraftsim.analysis.campaign_tables import (
     ExercisedRow,
     FaultRow,
     SeedRow,
+    StepRow,
     VerdictRow,
     never_exercised,
     write_page,
@@ -159,6 +160,9 @@ def rows(commit: str, outcome: str) -> CampaignRows:
             ExercisedRow(**place, kind="NodeReady", events=2),
             *never_exercised(["NodeReady"], commit),
         ),
+        steps=(
+            StepRow(**place, machine="transaction", from_state="", to_state="Ongoing", events=1),
+        ),
     )
 
 
@@ -178,6 +182,10 @@ def test_campaigns_in_one_directory_are_compared(tmp_path: Path) -> None:
         "WHERE outcome = 'violated' AND effective > 0"
     )
     assert found.to_pylist() == [{"fault": "kill"}]
+    steps = opened.sql("SELECT commit, machine, to_state FROM steps ORDER BY commit")
+    assert [tuple(row.values()) for row in steps.to_pylist()] == [
+        (commit, "transaction", "Ongoing") for commit in ("c0", "c1")
+    ]
     unused = opened.sql("SELECT DISTINCT kind FROM exercised WHERE run = ''")
     assert sorted(unused.column("kind").to_pylist()) == [
         name for name in KINDS if name != "NodeReady"
@@ -185,4 +193,4 @@ def test_campaigns_in_one_directory_are_compared(tmp_path: Path) -> None:
     assert opened.sql("SELECT count(*) AS n FROM node_ready").to_pylist()[0]["n"] > 0
     page = write_page(tmp_path / "out", rows("<script>", "violated")).read_text()
     assert "Campaign of 1 runs" in page and "<script>" not in page
-    assert page.count("<svg") == 7 and "producer-id-unique" in page
+    assert page.count("<svg") == 8 and "producer-id-unique" in page

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import pytest
 
-from kraftsim.analysis.engines import DuckdbQueries, SparkQueries
 from kraftsim.analysis.ingest import ingested
+from kraftsim.analysis.queries import DuckdbQueries, SparkSqlQueries
 from kraftsim.analysis.transaction_chapter import (
     TransactionChapter,
     find_chapter,
@@ -297,7 +297,7 @@ def test_every_figure_of_the_chapter_matches_the_history(parquet: Path) -> None:
 @pytest.mark.spark
 def test_spark_gives_the_same_chapter(spark: "SparkSession", parquet: Path) -> None:
     """The report uses Spark."""
-    assert rows_of(find_chapter(SparkQueries(spark, one_run(parquet)))) == {
+    assert rows_of(find_chapter(SparkSqlQueries(spark, one_run(parquet)))) == {
         name: list(rows) for name, rows in EXPECTED.items()
     }
 

@@ -48,9 +48,7 @@ def damaged(*, is_clean: bool) -> Disks:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_both_engines_find_the_same(
-    spark: "SparkSession", tmp_path: Path, is_clean: bool
-) -> None:
+def test_both_engines_find_the_same(spark: "SparkSession", tmp_path: Path, is_clean: bool) -> None:
     damaged(is_clean=is_clean).write(tmp_path)
     by_duckdb = judge_with_duckdb(tmp_path, log_rules())
     assert judge_with_spark(spark, tmp_path, log_rules()) == by_duckdb

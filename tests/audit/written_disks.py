@@ -18,10 +18,9 @@ from protocol.metadata import registry as metadata
 from protocol.metadata.controller import ProducerIdsRecord
 from protocol.metadata.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
 from protocol.records.batches import build_batch
-from protocol.records.compression import Compression
 from protocol.records.control_records import build_leader_change, build_transaction_marker
 from protocol.records.message_sets import build_message_set
-from protocol.records.record import Record
+from protocol.records.record import Compression, Record
 from protocol.remote_log import registry as remote_log
 from protocol.remote_log.records import (
     RemoteLogSegmentIdEntry,

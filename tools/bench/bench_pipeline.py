@@ -1,11 +1,12 @@
-"""Measures the data pipeline on a generated run: event logs to a dataset, all invariants by Spark
-and by DuckDB, and the report.
+"""Measures the data pipeline on a generated run: event logs to a dataset, all invariants by tasks
+of Spark and by DuckDB in one process, and the report.
 
     python -m tools.bench pipeline --events 10000000
 
 Prints one JSON object: seconds of each step (`analyze_s` is a second analysis in the same Spark,
-`analyze_cold_s` the first one, with the start of Java), and the peak memory of this process and all
-its children together, sampled ten times a second.
+`analyze_cold_s` the first one, with the start of Java; `duckdb_again_s` follows `analyze_s`, so
+that their ratio holds under other load, too), and the peak memory of this process and all its
+children together, sampled ten times a second.
 """
 
 import argparse
@@ -20,8 +21,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from kraftsim.analysis.analyze import analyze_run
-from kraftsim.analysis.engines import LARGE_RUN_EVENTS_MIN, DuckdbQueries, Engine, SparkQueries
+from kraftsim.analysis.engines import LARGE_RUN_EVENTS_MIN, Engine
 from kraftsim.analysis.ingest import ingest_run
+from kraftsim.analysis.queries import DuckdbQueries, SparkSqlQueries
+from kraftsim.analysis.query_tasks import SparkTaskQueries
 from kraftsim.analysis.report import write_report
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import find_rows
@@ -96,7 +99,9 @@ def timed(what: str, work: Callable[[], Result], seconds: dict[str, float]) -> R
     return result
 
 
-def measure(run: Path, event_count: int, *, on_spark: bool) -> dict[str, float]:
+def measure(
+    run: Path, event_count: int, *, on_spark: bool, with_spark_sql: bool
+) -> dict[str, float]:
     """Return the figures of a run of this size."""
     found: dict[str, float] = {}
     events = timed("generate_s", lambda: write_run(run, event_count), found)
@@ -115,14 +120,25 @@ def measure(run: Path, event_count: int, *, on_spark: bool) -> dict[str, float]:
         analysis = timed("analyze_cold_s", lambda: analyze_run(run, engine=Engine.SPARK), found)
         violated = [each.invariant for each in analysis.verdicts if each.violation_count]
         assert violated == ["producer-id-unique"], "one id is returned twice, and all else is sound"
-        is_large = events > LARGE_RUN_EVENTS_MIN
-        with spark_session(is_large=is_large) as spark:
-            find_rows(SparkQueries(spark, runs), runs, invariants)
+        with spark_session() as spark:
+            find_rows(SparkTaskQueries(spark, runs), runs, invariants)
             rows = timed(
-                "analyze_s", lambda: find_rows(SparkQueries(spark, runs), runs, invariants), found
+                "analyze_s",
+                lambda: find_rows(SparkTaskQueries(spark, runs), runs, invariants),
+                found,
             )
+            timed("duckdb_again_s", lambda: find_rows(DuckdbQueries(runs), runs, invariants), found)
         timed("report_s", lambda: write_report(run), found)
         assert sorted(map(str, with_duckdb)) == sorted(map(str, rows)), "both engines agree"
+    if with_spark_sql:
+        with spark_session(is_large=events > LARGE_RUN_EVENTS_MIN) as spark:
+            find_rows(SparkSqlQueries(spark, runs), runs, invariants)
+            rows = timed(
+                "spark_sql_s",
+                lambda: find_rows(SparkSqlQueries(spark, runs), runs, invariants),
+                found,
+            )
+        assert sorted(map(str, with_duckdb)) == sorted(map(str, rows)), "all engines agree"
     return {"events": events, **found, "peak_rss_mib": round(memory.peak_bytes / 2**20)}
 
 
@@ -139,11 +155,19 @@ def main() -> int:
         action="store_true",
         help="read the logs by processes of this machine instead of tasks of Spark",
     )
+    parser.add_argument(
+        "--spark-sql", action="store_true", help="measure Spark SQL, too: `spark_sql_s`, again"
+    )
     parser.add_argument("--keep", type=Path, help="an empty directory for the run, and keep it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kraftsim-bench-") as scratch:
         run = options.keep or Path(scratch) / "run"
-        figures = measure(run, options.events, on_spark=not options.ingest_by_processes)
+        figures = measure(
+            run,
+            options.events,
+            on_spark=not options.ingest_by_processes,
+            with_spark_sql=options.spark_sql,
+        )
     print(json.dumps(figures))
     return 0
 

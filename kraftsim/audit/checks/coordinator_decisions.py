@@ -55,7 +55,7 @@ _DECISIONS: Final = f"""
 """
 """`known`: per producer id the first epoch of which all decisions are on these disks."""
 
-_MARKERS: Final = f"""
+_MARKERS: Final = """
     markers AS (
         SELECT * FROM (
             SELECT b.log_dir, b.directory, b.topic, b.partition, b.file, b.position,

@@ -176,9 +176,7 @@ PRODUCERS_ADVANCE = AuditRule(
     reads=STATES_VALID.reads,
     examined=f"{_HISTORY} SELECT count(state_1) FROM history WHERE state <> '{TOMBSTONE}' "
     f"AND state_1 <> '{TOMBSTONE}'",
-    defects=_of_history(
-        _PRODUCER_MESSAGE, _WRONG_PRODUCER, _explained(_ADVANCES), is_defect=True
-    ),
+    defects=_of_history(_PRODUCER_MESSAGE, _WRONG_PRODUCER, _explained(_ADVANCES), is_defect=True),
     undecided=_of_history(
         _PRODUCER_MESSAGE, _WRONG_PRODUCER, _explained(_ADVANCES), is_defect=False
     ),

@@ -128,9 +128,7 @@ IDS_ALLOCATED = AuditRule(
     """,
     defects=f"""
         {_USED} SELECT {
-        finding(
-            "concat('producer id ', producer_id)", f"concat({_USED_MESSAGE})", since="max_ms"
-        )
+        finding("concat('producer id ', producer_id)", f"concat({_USED_MESSAGE})", since="max_ms")
     } FROM beyond WHERE is_certain
     """,
     undecided=f"""

@@ -44,9 +44,7 @@ SEGMENTS_READABLE: Final = AuditRule(
     examined=_SEGMENTS_EXAMINED,
     defects=f"""
         {_PROBLEM} SELECT {
-        finding(
-            _NAMED, f"{_WHERE}, ', so the bytes are no readable record batch')", at=_AT_PROBLEM
-        )
+        finding(_NAMED, f"{_WHERE}, ', so the bytes are no readable record batch')", at=_AT_PROBLEM)
     } FROM problem AS p
         WHERE p.problem IN ('torn', 'malformed') AND (p.is_clean OR NOT coalesce(p.is_tail, false))
     """,

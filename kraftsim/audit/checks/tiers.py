@@ -45,9 +45,7 @@ _READS: Final = (
     "metadata_topics",
     "metadata_partitions",
 )
-_UNSURE: Final = (
-    ", '; but not all replicas of {of} are here, or a broker was not stopped cleanly'"
-)
+_UNSURE: Final = ", '; but not all replicas of {of} are here, or a broker was not stopped cleanly'"
 
 _LEGAL: Final = """(state = state_before
     OR (state_before = 'COPY_SEGMENT_STARTED'

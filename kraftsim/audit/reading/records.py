@@ -34,9 +34,8 @@ from protocol.records.batches import (
     TRANSACTIONAL_BIT,
     RecordBatch,
 )
-from protocol.records.compression import decompress
 from protocol.records.message_sets import AnyBatch
-from protocol.records.record import HEADER_KEY_ERRORS, Headers, Record
+from protocol.records.record import HEADER_KEY_ERRORS, Headers, Record, decompress
 from protocol.records.record_codec import FAR, headers_at
 
 NO_HEADERS: Final = "[]"

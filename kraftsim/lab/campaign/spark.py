@@ -6,13 +6,15 @@ results differ, one of them is wrong, and that is a finding like a violation.
 """
 
 import os
+import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +23,7 @@ from kraftsim.analysis.campaign_tables import (
     ExercisedRow,
     FaultRow,
     SeedRow,
+    StepRow,
     VerdictRow,
     never_exercised,
     write_page,
@@ -28,16 +31,18 @@ from kraftsim.analysis.campaign_tables import (
 )
 from kraftsim.analysis.compaction import compact
 from kraftsim.analysis.dataset import Dataset
-from kraftsim.analysis.engines import SparkQueries
+from kraftsim.analysis.engines import Engine, on_spark
 from kraftsim.analysis.session import SparkOptions, spark_session
+from kraftsim.analysis.state_machines import Step, find_steps
 from kraftsim.analysis.verdicts import Row, by_run, find_rows, verdicts_of
 from kraftsim.analysis.views import all_runs
 from kraftsim.cluster.scenario import scenario
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Verdict
-from kraftsim.lab.campaign.spark_child import EVENTS
+from kraftsim.lab.campaign.spark_child import DONE, EVENTS, done_file
 from kraftsim.lab.campaign.spark_task import run_jobs
 from kraftsim.lab.campaign.summary import SweepResult, idle_kinds, summary
+from kraftsim.lab.campaign.sweep import REPORT_SECONDS, Report, SweepProgress
 from kraftsim.lab.campaign.worker_pool import USUAL, CampaignJob, JobDone, Terms, jobs_of, names_of
 from kraftsim.lab.explore.record import RunResult
 
@@ -46,6 +51,18 @@ if TYPE_CHECKING:
 
 TASKS_PER_CORE: Final = 3
 """Seeds differ in cost: with several tasks per core none waits long for the last one."""
+
+
+class PlayedRun(NamedTuple):
+    """A job and its result."""
+
+    job: CampaignJob
+    done: JobDone
+
+    @property
+    def result(self) -> RunResult:
+        """The result of the run."""
+        return self.done.result
 
 
 class CheckedInvariant(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,10 +151,11 @@ def sweep_on_spark(
     out: Path | None = None,
     conf: Mapping[str, str] | None = None,
     spark: "SparkSession | None" = None,
+    report: Report | None = None,
 ) -> SparkSweepResult:
     """Run every seed of every scenario as Spark tasks and check all runs by SQL.
 
-    `out` keeps events and findings; every worker must see it.
+    `out` keeps events and findings; every worker must see it. `report` is called from time to time.
 
     Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter or
     a cluster without `out`, JavaMissing.
@@ -150,16 +168,17 @@ def sweep_on_spark(
         _session(spark, SparkOptions(master=master, conf=conf or {})) as session,
     ):
         pending_jobs = jobs_of(names, seeds, terms, root.absolute())
-        tasks = max(
-            1, min(len(pending_jobs), session.sparkContext.defaultParallelism * TASKS_PER_CORE)
-        )
-        done = _run(session, pending_jobs, tasks)
+        tasks = tasks_for(session, pending_jobs)
+        runs = play(session, pending_jobs, report)
+        shutil.rmtree(root / DONE, ignore_errors=True)
+        done = [each.done for each in runs]
         sweeps = summary(names_of(pending_jobs), done).sweeps
-        events = sum(each.result.event_count for each in done)
-        rows = _rows_by_run(session, root / EVENTS) if events else {}
-        checked, verdicts = _compare(done, rows, terms.bugs)
+        events = sum(each.result.event_count for each in runs)
+        rows = rows_by_run(session, root / EVENTS) if events else {}
+        checked, verdicts = compare(runs, rows)
         if out is not None:
-            _write_tables(out, done, rows, terms)
+            steps = steps_in(session, root / EVENTS) if events else []
+            _write_tables(out, runs, rows, steps)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
@@ -173,29 +192,91 @@ def sweep_on_spark(
         )
 
 
-def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: int) -> list[JobDone]:
+def tasks_for(session: "SparkSession", pending_jobs: Sequence[CampaignJob]) -> int:
+    """Return the number of tasks among which jobs are distributed."""
+    return max(1, min(len(pending_jobs), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
+
+
+def play(
+    session: "SparkSession", pending_jobs: Sequence[CampaignJob], report: Report | None = None
+) -> list[PlayedRun]:
+    """Run jobs as tasks of Spark, and return them with their results, by seed and scenario. Their
+    events are in the dataset of the campaign, and a file for each in its directory `done`.
+    """
+    for job in pending_jobs:
+        done_file(job).unlink(missing_ok=True)
     encoded = [msgspec.json.encode(job) for job in pending_jobs]
-    answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(run_jobs).collect()
-    done = [msgspec.json.decode(answer, type=JobDone) for answer in answers]
-    return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
+    tasks = tasks_for(session, pending_jobs)
+    with _watched(pending_jobs, report):
+        answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(run_jobs).collect()
+    runs = [
+        PlayedRun(job, msgspec.json.decode(answer, type=JobDone))
+        for job, answer in zip(pending_jobs, answers, strict=True)
+    ]
+    return sorted(runs, key=lambda run: (run.job.seed, run.result.scenario))
 
 
-def _rows_by_run(session: "SparkSession", events: Path) -> Mapping[str, list[Row]]:
+@contextmanager
+def _watched(pending_jobs: Sequence[CampaignJob], report: Report | None) -> Iterator[None]:
+    """Report which jobs have ended while the block runs: Spark says how many tasks have, which are
+    of many seeds each, and each job leaves a file in the directory that all workers share.
+    """
+    if report is None:
+        yield
+        return
+    is_over = threading.Event()
+    progress = SweepProgress(total=len(pending_jobs))
+    waiting = {done_file(job) for job in pending_jobs}
+
+    def look() -> None:
+        before = progress.seeds
+        for file in sorted(waiting):
+            with suppress(FileNotFoundError):
+                progress.add(msgspec.json.decode(file.read_bytes(), type=JobDone))
+                waiting.discard(file)
+        if progress.seeds > before:
+            report(progress)
+
+    def watch() -> None:
+        while not is_over.wait(REPORT_SECONDS):
+            look()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watching.join()
+        look()
+
+
+def rows_by_run(
+    session: "SparkSession", events: Path, engine: Engine = Engine.SPARK
+) -> Mapping[str, list[Row]]:
     """Return what SQL finds in the events of all runs, by run."""
     compact(Dataset(events))
     runs = all_runs(events)
-    return by_run(find_rows(SparkQueries(session, runs), runs, INVARIANTS.all()))
+    return by_run(find_rows(on_spark(session, runs, engine), runs, INVARIANTS.all()))
+
+
+def steps_in(session: "SparkSession", events: Path) -> list[Step]:
+    """Return the steps of state machines that the events of all runs show."""
+    return find_steps(on_spark(session, all_runs(events), Engine.SPARK))
 
 
 def _write_tables(
-    out: Path, done: Sequence[JobDone], rows: Mapping[str, Sequence[Row]], terms: Terms
+    out: Path,
+    runs: Sequence[PlayedRun],
+    rows: Mapping[str, Sequence[Row]],
+    steps: Sequence[Step],
 ) -> None:
     """Add this campaign to the tables of its directory, and write its page."""
     began = datetime.now(UTC)  # noqa: TID251  (the time of the campaign, not of a run)
     commit = _commit()
     seeds, faults, verdicts, exercised = [], [], [], []
-    for each in done:
-        result, name = each.result, f"{each.result.scenario}-{each.result.seed}"
+    for each in runs:
+        result, terms, name = each.result, each.job.terms, each.job.run
         seeds.append(
             SeedRow(
                 commit=commit,
@@ -208,7 +289,7 @@ def _write_tables(
                 outcome=result.outcome,
                 events=result.event_count,
                 virtual_s=result.seconds,
-                cpu_s=each.cpu_seconds,
+                cpu_s=each.done.cpu_seconds,
             )
         )
         place = {"commit": commit, "run": name, "scenario": result.scenario}
@@ -232,12 +313,13 @@ def _write_tables(
             for invariant, online in result.verdicts.items()
             if invariant in offline
         ]
+    scenarios = {each.job.run: each.result.scenario for each in runs}
     kinds: dict[str, None] = {}
     dataset = Dataset(out / EVENTS)
-    for each in done:
+    for each in runs:
         if not each.result.event_count:
             continue
-        manifest = dataset.manifest(f"{each.result.scenario}-{each.result.seed}")
+        manifest = dataset.manifest(each.job.run)
         kinds |= dict.fromkeys(manifest.kinds)
         exercised += [
             ExercisedRow(
@@ -254,6 +336,11 @@ def _write_tables(
         faults=tuple(faults),
         verdicts=tuple(verdicts),
         exercised=(*exercised, *never_exercised(list(kinds), commit)),
+        steps=tuple(
+            StepRow(commit=commit, scenario=scenarios[each.run], **each._asdict())
+            for each in steps
+            if each.run in scenarios
+        ),
     )
     write_tables(out, found, f"{began:%Y%m%dT%H%M%S.%f}")
     write_page(out, found)
@@ -274,23 +361,23 @@ def _commit() -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _compare(
-    done: Sequence[JobDone], rows: Mapping[str, Sequence[Row]], bugs: tuple[str, ...]
+def compare(
+    runs: Sequence[PlayedRun], rows: Mapping[str, Sequence[Row]]
 ) -> tuple[tuple[CheckedInvariant, ...], int]:
     """Return violated and disputed results, and how many results were compared."""
     checked: list[CheckedInvariant] = []
     compared = 0
-    for each in done:
+    for each in runs:
         if not each.result.event_count:
             continue
-        offline = _offline(rows.get(f"{each.result.scenario}-{each.result.seed}", ()), each.result)
+        offline = _offline(rows.get(each.job.run, ()), each.result)
         for name, online in each.result.verdicts.items():
             if name not in offline:
                 continue
             compared += 1
             if online == offline[name].outcome and online != "violated":
                 continue
-            checked.append(_checked(each.result, bugs, online, offline[name]))
+            checked.append(_checked(each.result, each.job.terms.bugs, online, offline[name]))
     return tuple(checked), compared
 
 

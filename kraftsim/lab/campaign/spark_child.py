@@ -18,7 +18,7 @@ from kraftsim.analysis.ingest import ingest_runs
 from kraftsim.lab.campaign.worker_pool import OK, CampaignJob, JobDone, broken
 from kraftsim.lab.explore.run import run_request
 
-EVENTS, FOUND = "events", "found"
+EVENTS, FOUND, DONE = "events", "found", "done"
 
 
 def main() -> None:
@@ -30,6 +30,7 @@ def main() -> None:
         except Exception as error:
             traceback.print_exc()
             done = broken(job, f"{type(error).__name__} in the harness: {error}")
+        _leave(job, done)
         sys.stdout.buffer.write(msgspec.json.encode(done) + b"\n")
         sys.stdout.buffer.flush()
 
@@ -42,12 +43,26 @@ def _run(job: CampaignJob) -> JobDone:
     with tempfile.TemporaryDirectory(prefix="kraftsim-seed-") as scratch:
         run = Path(scratch) / "run"
         result = run_request(job.request(), run)
-        ingest_runs([run], out / EVENTS, names=[f"{job.name}-{job.seed}"])
-        kept = out / FOUND / f"{job.name}-{job.seed}"
+        ingest_runs([run], out / EVENTS, names=[job.run])
+        kept = out / FOUND / job.run
         if result.outcome != OK and not kept.exists():
             shutil.copytree(run, kept)
         result = msgspec.structs.replace(result, out=str(kept) if result.outcome != OK else None)
     return JobDone(result=result, cpu_seconds=time.process_time() - began)
+
+
+def done_file(job: CampaignJob) -> Path:
+    """Return the file that a finished job leaves, for the progress of its campaign."""
+    assert job.out is not None, "Spark reads the output of tasks there"
+    return Path(job.out) / DONE / f"{job.run}.json"
+
+
+def _leave(job: CampaignJob, done: JobDone) -> None:
+    file = done_file(job)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(done))
+    unfinished.replace(file)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,11 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms = USUAL
     out: str | None = None
 
+    @property
+    def run(self) -> str:
+        """The name of the run in a dataset: its scenario, seed and bugs."""
+        return "-".join((self.name, str(self.seed), *self.terms.bugs))
+
     def request(self) -> RunRequest:
         """Return the request for the run.
 

@@ -244,9 +244,7 @@ PARTITION_HIGH_WATERMARK_REPLICATED = Invariant(
         ), asked AS (
             SELECT
                 moved.run, moved.topic, moved.partition, known.node, moved.position,
-                    moved.high_watermark,
-                concat(moved.node, '.', moved.incarnation, '.', moved.n) AS event_id,
-                    moved.node AS leader
+                    moved.high_watermark, moved.node AS leader, moved.incarnation, moved.n
             FROM moved JOIN known
                 ON known.run = moved.run AND known.topic = moved.topic
                     AND known.partition = moved.partition AND known.position < moved.position
@@ -254,17 +252,17 @@ PARTITION_HIGH_WATERMARK_REPLICATED = Invariant(
                         '{BROKER}', ''), ',%')
         ), line AS (
             SELECT {_LOG}, end_offset, 0 AS said_offset, CAST(NULL AS BIGINT) AS high_watermark,
-                '' AS event_id, '' AS leader FROM ending
+                '' AS leader, CAST(0 AS BIGINT) AS incarnation, CAST(0 AS BIGINT) AS n FROM ending
             UNION ALL
             SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, 0 AS said_offset, high_watermark,
-                event_id, leader FROM asked
+                leader, incarnation, n FROM asked
             UNION ALL
             SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, next_offset AS said_offset,
-                CAST(NULL AS BIGINT) AS high_watermark, '', ''
+                CAST(NULL AS BIGINT) AS high_watermark, '', 0, 0
             FROM leader_elected
             UNION ALL
             SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, log_end_offset AS said_offset,
-                CAST(NULL AS BIGINT) AS high_watermark, '', ''
+                CAST(NULL AS BIGINT) AS high_watermark, '', 0, 0
             FROM leader_followed
         ), numbered AS (
             SELECT *, count(end_offset) OVER (PARTITION BY run, topic, partition, node
@@ -272,17 +270,13 @@ PARTITION_HIGH_WATERMARK_REPLICATED = Invariant(
         ), judged AS (
             SELECT
                 *,
-                greatest(
-                    coalesce(max(end_offset) OVER (PARTITION BY run, topic, partition, node,
-                        end_number), 0),
-                    max(said_offset) OVER (PARTITION BY run, topic, partition, node, end_number
-                        ORDER BY position)
-                ) AS known_end
+                max(greatest(coalesce(end_offset, 0), said_offset)) OVER (PARTITION BY run, topic,
+                    partition, node, end_number ORDER BY position) AS known_end
             FROM numbered
         )
         SELECT
             run,
-            concat(event_id, '/', node) AS key,
+            concat(leader, '.', incarnation, '.', n, '/', node) AS key,
             concat(
                 topic, '-', partition, ': the high watermark of ', leader, ' is ', high_watermark,
                     ', and the log of ', node,
@@ -652,12 +646,8 @@ ISR_JOINED_AFTER_EPOCH_START = Invariant(
         ), judged AS (
             SELECT
                 *,
-                greatest(
-                    coalesce(max(end_offset) OVER (PARTITION BY run, topic, partition, node,
-                        end_number), 0),
-                    max(said_offset) OVER (PARTITION BY run, topic, partition, node, end_number
-                        ORDER BY position)
-                ) AS known_end
+                max(greatest(coalesce(end_offset, 0), said_offset)) OVER (PARTITION BY run, topic,
+                    partition, node, end_number ORDER BY position) AS known_end
             FROM numbered
         )
         SELECT
