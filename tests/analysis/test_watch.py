@@ -2,6 +2,7 @@
 the verdicts of the finished run.
 """
 
+import gc
 import json
 import shutil
 import threading
@@ -29,7 +30,7 @@ from kraftsim.analysis.live.source import (
     readable_sizes,
     rows_of,
 )
-from kraftsim.analysis.live.watch import RunWatch, watch_run
+from kraftsim.analysis.live.watch import RunWatch, rare_full_collections, watch_run
 from kraftsim.cli.main import kraftsim
 from kraftsim.events.event import LineEncoder
 from kraftsim.events.runs import RunStarted
@@ -318,6 +319,15 @@ def test_a_violation_that_late_events_explain_is_withdrawn(tmp_path: Path) -> No
     live.read_rest(16 * NS)
     _, verdicts = live.finish()
     assert all(each.outcome is not Outcome.VIOLATED for each in verdicts)
+
+
+def test_the_collector_pauses_a_watch_rarely_and_is_as_before_afterwards() -> None:
+    """A look at all objects takes longer the longer the run is, and finds no garbage."""
+    before = gc.get_threshold()
+    with pytest.raises(KeyboardInterrupt), rare_full_collections():
+        assert gc.get_threshold()[:2] == before[:2] and gc.get_threshold()[2] > 10 * before[2]
+        raise KeyboardInterrupt
+    assert gc.get_threshold() == before
 
 
 def test_checking_again_pauses_between_two_times(tmp_path: Path) -> None:
