@@ -169,3 +169,17 @@ def test_markers_are_the_same_by_both_decoders(place: Path, choice: st.DataObjec
     expected = [control_of(RecordBatch(content)) for content in contents]
     found.sort(key=lambda row: int(str(row["position"])))
     assert [(row["control_type"], row["coordinator_epoch"]) for row in found] == expected
+
+
+def test_bytes_left_over_are_malformed_for_both_decoders(place: Path) -> None:
+    """Behind the last record that the header counts, and inside a record behind its headers."""
+    two = bytearray(build_batch([Record(value=b"a"), Record(value=b"b")]))
+    two[HEADER_SIZE_BYTES - 1] = 1
+    longer = bytearray(build_batch([Record(value=b"a")]))
+    longer[HEADER_SIZE_BYTES] += 2  # zigzag: one byte more
+    longer[8:12] = (int.from_bytes(longer[8:12]) + 1).to_bytes(4)
+    longer += b"\0"
+    for content in (two, longer):
+        together, alone = both(part_of(bytes(content), place), "problems")
+        assert together == alone
+        assert [row["problem"] for row in alone] == ["malformed"]
