@@ -158,8 +158,16 @@ class ParquetSink:
         if table not in self._writers:
             directory = self._root / table
             directory.mkdir(parents=True, exist_ok=True)
+            # offsets, times and values hardly repeat: a dictionary of them is given up after its cost
             self._writers[table] = pq.ParquetWriter(
-                directory / f"part-{self._part}.parquet", schema, compression="zstd"
+                directory / f"part-{self._part}.parquet",
+                schema,
+                compression="zstd",
+                use_dictionary=[
+                    column.name
+                    for column in TABLES[table].columns
+                    if column.type not in ("long", "bytes")
+                ],
             )
         rows = pa.Table.from_batches(buffer.batches, schema)
         self._writers[table].write_table(rows, row_group_size=ROWS_PER_GROUP)

@@ -58,7 +58,7 @@ def record_pieces(part: SegmentRange, found: Found) -> Iterator[Piece]:
     """Yield the records of some batches, and rows of `problems` for batches that do not decode."""
     if found.old is not None:
         if found.old.crc_is_valid():
-            yield from _one_by_one(part, found.old, found.shift)
+            yield from one_by_one(part, found.old, found.shift)
         return
     headers = found.headers
     attributes, lengths = headers["attributes"], headers["batch_length"]
@@ -81,7 +81,7 @@ def record_pieces(part: SegmentRange, found: Found) -> Iterator[Piece]:
             yield Piece("records", _columns(part, found, bodies, walked, texts))
     for number in sorted(others):
         batch = RecordBatch(found.buffer, int(found.positions[number]))
-        yield from _one_by_one(part, batch, found.shift)
+        yield from one_by_one(part, batch, found.shift)
 
 
 def _plain_bodies(found: Found, numbers: Longs) -> Iterator[_Bodies]:
@@ -183,7 +183,7 @@ def _with_headers(bodies: _Bodies, walked: Walked) -> tuple[Walked, pa.Array]:
     return without(walked, is_wrong), pa.array(texts[kept], pa.string())
 
 
-def _one_by_one(part: SegmentRange, batch: AnyBatch, shift: int) -> Iterator[Piece]:
+def one_by_one(part: SegmentRange, batch: AnyBatch, shift: int) -> Iterator[Piece]:
     """Decode a batch record by record; what cannot be decoded is a row of `problems`."""
     rows: list[Row] = []
     size = 0
