@@ -215,9 +215,7 @@ class Log:
             **{
                 **self.place,
                 "first_offset": self.batches[0]["base_offset"] if self.batches else None,
-                "end_offset": self.batches[-1]["last_offset"] + 1
-                if self.batches
-                else self.segment,
+                "end_offset": self.batches[-1]["last_offset"] + 1 if self.batches else self.segment,
                 "segments": len(self.segments),
                 "first_segment_offset": self.segments[0]["base_offset"],
                 "recovery_point": self.end_offset,

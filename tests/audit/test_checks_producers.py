@@ -11,10 +11,10 @@ LAST = 2**31 - 1
 HOUR_MS = 3_600_000
 
 
-def one_log(**replica: object) -> tuple[Disks, Log]:
+def one_log(**replica: int) -> tuple[Disks, Log]:
     """Return tables with one empty log."""
     disks = Disks()
-    return disks, disks.broker().log(**replica)
+    return disks, disks.broker().log("orders", 0, **replica)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_the_same_sequence_of_another_epoch_or_producer_is_no_duplicate() -> Non
     assert disks.result(sequences.BATCHES_APPENDED_ONCE).findings == ()
 
 
-def test_a_sequence_that_comes_again_after_wrapping_around_is_no_duplicate() -> None:
+def test_a_sequence_that_is_reached_by_wrapping_around_is_no_duplicate() -> None:
     disks, log = one_log()
     log.produce(5, 0, 0)
     log.end_offset = 2**31 + 5
@@ -143,9 +143,10 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
     log.produce(5, 0, 3)
     result = disks.result(sequences.SEQUENCES_WITHOUT_GAPS)
     assert result.outcome is Outcome.UNKNOWN
-    assert "a broker accepts that from a producer that it does not know" in messages(
-        result, defects=False
-    )[0]
+    assert (
+        "a broker accepts that from a producer that it does not know"
+        in messages(result, defects=False)[0]
+    )
 
 
 def test_sequences_before_the_log_start_offset_are_not_missed() -> None:
@@ -342,6 +343,7 @@ def test_the_epoch_of_a_marker_forgets_the_batches_before() -> None:
     row = disks.rows["producer_snapshots"][1]
     assert row["producer_id"] == TRANSACTIONAL
     row.update(last_offset=6, last_sequence=1, offset_delta=1)
-    assert "has offset 6 as the last of producer id 6, by the log it is -1" in messages(
-        disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT)
-    )[0]
+    assert (
+        "has offset 6 as the last of producer id 6, by the log it is -1"
+        in messages(disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT))[0]
+    )

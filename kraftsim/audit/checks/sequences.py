@@ -17,9 +17,7 @@ from kraftsim.audit.rule import AuditRule, Severity
 _READS: Final = ("log_dirs", "replicas", "files", "batches")
 _NAMED: Final = "concat(topic, '-', partition)"
 _OF_PRODUCER: Final = "PARTITION BY log_id, producer_id ORDER BY base_offset"
-_OF_EPOCH: Final = (
-    "PARTITION BY log_id, producer_id, producer_epoch ORDER BY base_offset"
-)
+_OF_EPOCH: Final = "PARTITION BY log_id, producer_id, producer_epoch ORDER BY base_offset"
 _KNOWN: Final = "OVER (PARTITION BY b.log_id, b.producer_id ORDER BY b.base_offset)"
 _SEQUENCES: Final = 2**31
 
