@@ -109,7 +109,8 @@ cleaned_topic AS (
     SELECT topic_name AS topic FROM metadata_topics WHERE topic_name IS NOT NULL
     UNION
     SELECT topic FROM replicas
-    WHERE topic IN ('__cluster_metadata', '__share_group_state', '__remote_log_metadata')
+    WHERE topic IN ('__cluster_metadata', '@metadata', '__share_group_state',
+        '__remote_log_metadata')
 ), partial_topic AS (
     SELECT DISTINCT topic FROM batch
     WHERE magic = 2 AND records <> last_offset - base_offset + 1

@@ -11,10 +11,10 @@ LAST = 2**31 - 1
 HOUR_MS = 3_600_000
 
 
-def one_log(**replica: object) -> tuple[Disks, Log]:
+def one_log(**replica: int) -> tuple[Disks, Log]:
     """Return tables with one empty log."""
     disks = Disks()
-    return disks, disks.broker().log(**replica)
+    return disks, disks.broker().log("orders", 0, **replica)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_the_same_sequence_of_another_epoch_or_producer_is_no_duplicate() -> Non
     assert disks.result(sequences.BATCHES_APPENDED_ONCE).findings == ()
 
 
-def test_a_sequence_that_comes_again_after_wrapping_around_is_no_duplicate() -> None:
+def test_a_sequence_that_is_reached_by_wrapping_around_is_no_duplicate() -> None:
     disks, log = one_log()
     log.produce(5, 0, 0)
     log.end_offset = 2**31 + 5

@@ -399,7 +399,6 @@ def test_a_transaction_older_than_any_timeout_hangs_whatever_was_closed() -> Non
     state(disks, "Empty", [])
     log.now_ms += DAY_MS
     log.marker("COMMIT", 6, 0)
-    coordinator = disks.logs[1]
     assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is Outcome.UNKNOWN
     disks, log = with_open_transaction(is_clean=False)
     state(disks, "Empty", [])

@@ -86,9 +86,8 @@ CHECKPOINTS_FIT: Final = AuditRule(
 _EPOCHS: Final = f"""
 WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, entry AS (
     SELECT e.log_dir, e.directory, e.file, e.leader_epoch, e.start_offset,
-        lag(e.start_offset) OVER (PARTITION BY e.log_dir, e.directory ORDER BY e.leader_epoch)
-            AS start_before,
-        row_number() OVER (PARTITION BY e.log_dir, e.directory ORDER BY e.leader_epoch) AS number,
+        lag(e.start_offset) OVER (PARTITION BY e.log_dir, e.directory
+            ORDER BY e.leader_epoch, e.start_offset) AS start_before,
         r.named, r.topic, r.is_clean, r.end_offset
     FROM leader_epochs AS e
     JOIN replica AS r ON r.log_dir = e.log_dir AND r.directory = e.directory
@@ -150,9 +149,9 @@ LEADER_EPOCHS_FIT: Final = AuditRule(
     meaning="A follower that asks where an epoch ended gets a wrong answer: it truncates records "
     "that were committed, or keeps records that were not.",
     remedy="If another replica agrees with its checkpoint, stop this broker, move the partition's "
-    "directory away and start the broker. Otherwise delete this leader-epoch-checkpoint and, in the "
-    "log directory, .kafka_cleanshutdown and recovery-point-offset-checkpoint: the broker rebuilds "
-    "it when it starts.",
+    "directory away and start the broker. Otherwise delete this leader-epoch-checkpoint, and in "
+    "the log directory .kafka_cleanshutdown and recovery-point-offset-checkpoint: the broker "
+    "rebuilds it when it starts.",
     reads=(*_READS, "batches", "leader_epochs"),
     examined=f"""
         WITH {REPLICA} SELECT count(*) FROM leader_epochs AS e

@@ -39,7 +39,7 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, {ISR}, {REFERENCE}, committed AS (
     JOIN committed AS c ON c.cluster_id = o.cluster_id AND c.topic = o.topic
         AND c.partition = o.partition AND c.generation = o.generation
     JOIN policy AS y ON y.topic = o.topic
-    WHERE o.log_dir <> f.log_dir AND o.topic <> '__cluster_metadata'
+    WHERE o.log_dir <> f.log_dir AND o.topic NOT IN ('__cluster_metadata', '@metadata')
         AND coalesce(o.node_id, -1) <> coalesce(f.node_id, -2)
 )"""
 """Each replica with the reference of its partition, in another directory: from `from_offset` up to

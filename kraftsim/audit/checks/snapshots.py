@@ -228,6 +228,8 @@ PRODUCER_SNAPSHOTS_FIT: Final = AuditRule(
     """,
 )
 
+_HAS_PRODUCERS: Final = "r.topic NOT IN ('__cluster_metadata', '@metadata')"
+"""The metadata log has no producers; Kafka writes snapshots all the same, kraftsim does not."""
 _ENDS: Final = f"""
 WITH {REPLICA}, taken AS (
     SELECT f.log_dir, f.directory, f.file, f.base_offset AS snapshot_offset
@@ -244,9 +246,8 @@ WITH {REPLICA}, taken AS (
     FROM replica AS r
     LEFT JOIN newest AS n ON n.log_dir = r.log_dir AND n.directory = r.directory
     WHERE r.end_offset > 0 AND r.end_offset <> coalesce(n.snapshot_offset, -1)
-        AND r.topic <> '__cluster_metadata'
+        AND {_HAS_PRODUCERS}
 )"""
-"""The metadata log has no producers, and not every node writes snapshots of none."""
 _AT_END: Final = (
     "log_dir",
     "directory",
@@ -265,7 +266,10 @@ PRODUCER_SNAPSHOTS_AT_END: Final = AuditRule(
     "recovery-point-offset-checkpoint in the log directory: it then rebuilds the producers from "
     "the log.",
     reads=("log_dirs", "replicas", "files"),
-    examined=f"WITH {REPLICA} SELECT count(*) FROM replica WHERE is_clean AND end_offset > 0",
+    examined=f"""
+        WITH {REPLICA} SELECT count(*) FROM replica AS r
+        WHERE r.is_clean AND r.end_offset > 0 AND {_HAS_PRODUCERS}
+    """,
     defects=f"""
         {_ENDS} SELECT {finding("named", "said", at=_AT_END)} FROM behind WHERE is_clean
     """,

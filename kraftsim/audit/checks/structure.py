@@ -53,8 +53,8 @@ SEGMENTS_READABLE: Final = AuditRule(
         finding(
             _NAMED,
             f"{_WHERE}, CASE WHEN p.problem = 'unsupported' THEN ', which cannot be examined' WHEN "
-            "p.problem = 'unreadable' THEN ', so the file was not examined' ELSE ', at the end of a "
-            "log that was not closed: the broker truncates it when it starts' END)",
+            "p.problem = 'unreadable' THEN ', so the file was not examined' ELSE ', at the end of "
+            "a log that was not closed: the broker truncates it when it starts' END)",
             at=_AT_PROBLEM,
         )
     } FROM problem AS p
@@ -247,7 +247,8 @@ RECORD_COUNTS_FIT: Final = AuditRule(
     } FROM batch AS b JOIN policy AS y ON y.topic = b.topic
         JOIN replica AS r ON r.log_dir = b.log_dir AND r.directory = b.directory
         WHERE y.kind = 'kept' AND b.magic = 2
-            AND (r.is_clean OR b.last_offset < r.end_offset - 1) AND b.records <> b.last_offset - b.base_offset + 1
+            AND (r.is_clean OR b.last_offset < r.end_offset - 1)
+            AND b.records <> b.last_offset - b.base_offset + 1
     """,
 )
 
