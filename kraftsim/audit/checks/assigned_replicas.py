@@ -127,9 +127,7 @@ _READS: Final = (
     "metadata_topics",
     "metadata_partitions",
 )
-_UNSURE: Final = (
-    ", '; it changed in the last minute, or the broker was not stopped cleanly{also}'"
-)
+_UNSURE: Final = ", '; it changed in the last minute, or the broker was not stopped cleanly{also}'"
 
 NO_STRAYS = AuditRule(
     name="no-stray-partitions",
