@@ -150,13 +150,15 @@ def homes(topic: str, keys: str) -> str:
 
     `keys` is a query with one column `key`, without duplicates. `home` is null if the number of
     partitions is unknown; `is_known` is whether the metadata log says it (1), or only the
-    directories that are there (0). Keys with characters beyond 16 bits are left out. Needs METADATA.
+    directories that are there (0). Keys with characters beyond 16 bits are left out. Needs
+    METADATA.
     """
     return f"""
     powers AS (SELECT * FROM (VALUES {_powers()}) AS p(place, power)
     ), hash_keys AS (
-        SELECT k.key, coalesce(sum(CAST(ascii(substr(k.key, CAST(length(k.key) - p.place AS INT), 1))
-            AS BIGINT) * CAST(p.power AS BIGINT)), 0) AS total,
+        SELECT k.key, coalesce(sum(
+            CAST(ascii(substr(k.key, CAST(length(k.key) - p.place AS INT), 1)) AS BIGINT)
+            * CAST(p.power AS BIGINT)), 0) AS total,
             coalesce(max(ascii(substr(k.key, CAST(length(k.key) - p.place AS INT), 1))), 0)
                 AS highest
         FROM ({keys}) AS k LEFT JOIN powers AS p ON p.place < length(k.key)

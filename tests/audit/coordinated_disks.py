@@ -23,8 +23,8 @@ TIMEOUT_MS = 60_000
 class CoordinatedDisks(Disks):
     """One combined node per id, with all partitions on the first `replicas` nodes.
 
-    The metadata log, the same on every node, ends with a record long after all others: nothing in it
-    is recent. `orders-0` is a topic of an application.
+    The metadata log, the same on every node, ends with a record long after all others: nothing in
+    it is recent. `orders-0` is a topic of an application.
     """
 
     def __init__(self, nodes: int = 1, *, replicas: int = 1, is_clean: bool = True) -> None:
@@ -133,8 +133,8 @@ class CoordinatedDisks(Disks):
         return offset
 
     def snapshot(self) -> int:
-        """Write a snapshot of the metadata log on every node, a copy of all typed rows whose records
-        are not superseded; return its end offset.
+        """Write a snapshot of the metadata log on every node, a copy of the rows of its records;
+        return its end offset.
         """
         end = self.metadata[0].end_offset
         file = f"__cluster_metadata-0/{end:020d}-0000000000.checkpoint"

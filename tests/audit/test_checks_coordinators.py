@@ -4,7 +4,7 @@ that are sound but for it, say what they cannot decide, and find nothing in soun
 
 import pytest
 
-from tests.audit.coordinator_cases import CASES, built
+from tests.audit.metadata_cases import CASES, built
 from tests.audit.tables_of import messages
 
 NUMBERS = range(len(CASES))

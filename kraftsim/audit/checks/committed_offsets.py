@@ -2,8 +2,8 @@
 they point into the log that they are about.
 
 The newest record of a group and partition counts, by its offset. One of a transaction counts if the
-first marker of its producer after it is COMMIT; until then a group's members wait for it. Compaction
-keeps a marker as long as it keeps a record of its transaction.
+first marker of its producer after it is COMMIT; until then a group's members wait for it.
+Compaction keeps a marker as long as it keeps a record of its transaction.
 
 Source: KIP-98, KIP-320, KIP-447, KIP-664; GroupMetadataManager, OffsetMetadataManager.
 """
@@ -38,8 +38,14 @@ GROUPS_IN_THEIR_PARTITION = AuditRule(
     remedy="Check whether the number of partitions of __consumer_offsets was changed, which is not "
     "supported, or whether a directory was renamed. Set the offsets with "
     "`kafka-consumer-groups.sh --reset-offsets`.",
-    reads=("group_offsets", "group_records", "replicas", "metadata_records", "metadata_topics")
-    + ("metadata_partitions",),
+    reads=(
+        "group_offsets",
+        "group_records",
+        "replicas",
+        "metadata_records",
+        "metadata_topics",
+        "metadata_partitions",
+    ),
     examined=_KEYS[0],
     defects=_KEYS[1],
     undecided=_KEYS[2],
@@ -185,7 +191,8 @@ OFFSETS_EXIST = AuditRule(
     statement="The offset that a group committed is not beyond the end of the partition.",
     source="KIP-101, KIP-320",
     severity=Severity.LOSS,
-    meaning="The group consumed records that are not there any more, or the offset was set by hand. "
+    meaning="The group consumed records that are not there any more, or the offset was set by "
+    "hand. "
     "Its consumers get OFFSET_OUT_OF_RANGE and start where auto.offset.reset says.",
     remedy="Look for an unclean leader election of the partition in the metadata log and for a "
     "replica with a longer log. Then set the offset with "

@@ -5,8 +5,8 @@ completion after all of them are written. The marker has producer id and epoch o
 transaction.version 2 those of the record, one above the epoch of the data; where a producer is
 fenced, the epoch that fences it.
 
-Compaction leaves a suffix of the records of a transactional id, so decisions of epochs above the one
-of its first record are all there, and of that epoch too if the record is the one that began it.
+Compaction leaves a suffix of the records of a transactional id, so decisions of epochs above the
+one of its first record are all there, and of that epoch too if the record is the one that began it.
 
 Source: KIP-98, KIP-360, KIP-664, KIP-890; TransactionMarkerChannelManager, TransactionMetadata.
 """
@@ -162,11 +162,12 @@ _PRODUCER: Final = (
 
 MARKERS_DECIDED = AuditRule(
     name="markers-decided",
-    statement="Every COMMIT or ABORT marker follows from a decision of the transaction coordinator.",
+    statement="Every COMMIT or ABORT marker follows from a decision of the coordinator.",
     source="KIP-98, KIP-890",
     severity=Severity.LOSS,
     meaning="A transaction has another result in this partition than its application was told: "
-    "records that were committed are skipped by read_committed consumers, or aborted ones are read.",
+    "records that were committed are skipped by read_committed consumers, or aborted ones are "
+    "read.",
     remedy="Compare the markers of this producer id in all partitions of the transaction. Look for "
     "a replica of __transaction_state that has the decision; if there is none, the coordinator's "
     "log lost records.",
@@ -187,9 +188,11 @@ MARKERS_DECIDED = AuditRule(
         {_JUDGED} SELECT {
         finding(
             _PRODUCER,
-            f"concat({_MARKER_MESSAGE}, CASE WHEN control_type = 'ABORT' AND (is_elsewhere OR producer_epoch <= "
+            f"concat({_MARKER_MESSAGE}, CASE WHEN control_type = 'ABORT' "
+            "AND (is_elsewhere OR producer_epoch <= "
             "coalesce(last_epoch, -1) OR is_certain) THEN '; kafka-transactions.sh abort may have "
-            "written it' ELSE '; it may be in a replica of __transaction_state that is not here, or "
+            "written it' ELSE '; it may be in a replica of __transaction_state that is not here, "
+            "or "
             "came after the copy' END)",
             since="max_ms",
         )
@@ -201,6 +204,7 @@ MARKERS_DECIDED = AuditRule(
 # --------------------------------------------------------------------------------------------------
 # A completed transaction has a marker in each of its partitions
 
+_MARKED: Final = "(substr(r.topic, 1, 2) <> '__' OR r.topic = '__consumer_offsets')"
 _COMPLETED: Final = f"""
     WITH {METADATA}, {HELD}, {best_logs("state_logs", f"r.topic = '{TOPIC}'")}, follows AS (
         SELECT t.log_dir, t.directory, t.record_offset, t.transactional_id, t.producer_id,
@@ -228,7 +232,7 @@ _COMPLETED: Final = f"""
         SELECT get_json_object(data, '$.resourceName') FROM metadata_records
         WHERE type = 'CONFIG_RECORD' AND get_json_object(data, '$.name') = 'cleanup.policy'
             AND instr(data, 'compact') > 0
-    ), {best_logs("user_logs", "(substr(r.topic, 1, 2) <> '__' OR r.topic = '__consumer_offsets')")},
+    ), {best_logs("user_logs", _MARKED)},
     whole AS (
         SELECT log_dir, directory, sum(records) AS records FROM batches
         GROUP BY log_dir, directory
@@ -323,7 +327,8 @@ DECISIONS_MARKED = AuditRule(
     severity=Severity.LOSS,
     meaning="In this partition the transaction never ended. The last stable offset does not "
     "advance, and records that the application committed do not reach read_committed consumers.",
-    remedy="Look for a replica of the partition that has the marker and make it the leader. If none "
+    remedy="Look for a replica of the partition that has the marker and make it the leader. If "
+    "none "
     "has it, `kafka-transactions.sh find-hanging` names the open transaction.",
     reads=_MARKER_READS,
     examined=f"{_COMPLETED} SELECT count(*) FROM compared",

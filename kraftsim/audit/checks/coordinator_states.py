@@ -96,8 +96,8 @@ _HISTORY: Final = f"""
 """
 """The records of the best copy, each with the three of its id before it.
 
-`can_give_up`: the record before may not have been replicated in time. `has_moved`: the partition got
-other replicas, which may have copied the log while it was compacted.
+`can_give_up`: the record before may not have been replicated in time. `has_moved`: the partition
+got other replicas, which may have copied the log while it was compacted.
 """
 _SECOND: Final = (
     "log_dir AS log_dir2, file_1 AS file2, position_1 AS position2, second_offset AS at_offset2"
@@ -138,8 +138,15 @@ STATES_VALID = AuditRule(
     remedy="Keep copies of all replicas of this partition of __transaction_state and look for one "
     "that has the missing record. Compare the markers of the producer id in its partitions before "
     "you trust what the application committed.",
-    reads=("transaction_states", "replicas", "log_dirs", "batches", "metadata_records")
-    + ("metadata_topics", "metadata_partitions"),
+    reads=(
+        "transaction_states",
+        "replicas",
+        "log_dirs",
+        "batches",
+        "metadata_records",
+        "metadata_topics",
+        "metadata_partitions",
+    ),
     examined=f"{_HISTORY} SELECT count(state_1) FROM history",
     defects=_of_history(_STATE_MESSAGE, _WRONG_STATE, _STATE_EXPLAINED, is_defect=True),
     undecided=_of_history(_STATE_MESSAGE, _WRONG_STATE, _STATE_EXPLAINED, is_defect=False),
@@ -267,8 +274,13 @@ IDS_IN_THEIR_PARTITION = AuditRule(
     "producer id there, and two producers can be active with it.",
     remedy="Check whether the number of partitions of __transaction_state was changed, which is "
     "not supported, or whether a directory was renamed or copied to another partition.",
-    reads=("transaction_states", "replicas", "metadata_records", "metadata_topics")
-    + ("metadata_partitions",),
+    reads=(
+        "transaction_states",
+        "replicas",
+        "metadata_records",
+        "metadata_topics",
+        "metadata_partitions",
+    ),
     examined=_IDS_EXAMINED,
     defects=_IDS_DEFECTS,
     undecided=_IDS_UNDECIDED,
@@ -307,7 +319,7 @@ _OVERDUE_MESSAGE: Final = """transactional_id, ' of producer id ', producer_id, 
 
 TRANSACTIONS_END = AuditRule(
     name="transactions-end-in-time",
-    statement="A coordinator aborts a transaction after its timeout, and completes what it decided.",
+    statement="A coordinator aborts a transaction after its timeout, and completes its decisions.",
     source="KIP-98, KIP-664; TransactionCoordinator.abortTimedOutTransactions",
     severity=Severity.DEGRADED,
     meaning="The last stable offset of the partitions in this transaction does not advance: "

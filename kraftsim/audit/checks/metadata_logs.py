@@ -249,7 +249,8 @@ _SNAPSHOTS: Final = f"""
             concat(p.topic_id, ' ', p.partition_id) AS fact_key, p.topic_id,
             concat('leader ', max_by(CASE WHEN p.leader IS NOT NULL THEN p.leader END,
                     CASE WHEN p.leader IS NOT NULL THEN p.place END),
-                ', replicas ', max_by(p.replicas, CASE WHEN p.replicas IS NOT NULL THEN p.place END),
+                ', replicas ',
+                max_by(p.replicas, CASE WHEN p.replicas IS NOT NULL THEN p.place END),
                 ', isr ', max_by(p.isr, CASE WHEN p.isr IS NOT NULL THEN p.place END),
                 ', partition epoch ', max(CASE WHEN NOT p.is_change THEN p.partition_epoch END)
                     + sum(CASE WHEN p.is_change THEN 1 ELSE 0 END)) AS fact_value,
@@ -290,12 +291,17 @@ SNAPSHOTS_EQUAL_LOG = AuditRule(
     "brokers, configurations and access control what the records before its end say.",
     source="KIP-630; MetadataImage.write",
     severity=Severity.LOSS,
-    meaning="A node that starts from this snapshot, or fetches it, has another cluster in mind than "
-    "the nodes that read the log.",
+    meaning="A node that starts from this snapshot, or fetches it, has other metadata than the "
+    "nodes that read the log.",
     remedy="Remove the snapshot from the directory while the log before it is still there, or "
     "format the directory and let the node fetch the metadata again.",
-    reads=("metadata_records", "metadata_topics", "metadata_partitions", "producer_id_blocks")
-    + ("replicas",),
+    reads=(
+        "metadata_records",
+        "metadata_topics",
+        "metadata_partitions",
+        "producer_id_blocks",
+        "replicas",
+    ),
     examined=f"{_SNAPSHOTS} SELECT count(*) FROM compared",
     defects=f"""
         {_SNAPSHOTS}
@@ -348,8 +354,8 @@ _BEHIND: Final = """
 
 ELECTIONS = AuditRule(
     name="one-metadata-leader-per-epoch",
-    statement="All quorum-state files name the same leader for an epoch, and none is older than the "
-    "metadata log beside it.",
+    statement="All quorum-state files name the same leader for an epoch, and none is older "
+    "than the metadata log beside it.",
     source="KIP-595; FileQuorumStateStore",
     severity=Severity.LOSS,
     meaning="A voter forgot its vote. Two controllers may lead at one time, each with its own "

@@ -1,8 +1,9 @@
 """Producer ids come from blocks of the metadata log, and no block is allocated twice.
 
 A record holds the first id after the block: the block that it allocates begins where the one before
-ended. Brokers of Apache Kafka take 1000 ids; kraftsim's controllers may be configured for others, so
-a smaller size that is there more than once is no defect. Ids of before a migration from ZooKeeper lie below the first block that the log has.
+ended. Brokers of Apache Kafka take 1000 ids; kraftsim's controllers may be configured for others,
+so a smaller size that is there more than once is no defect. Ids of before a migration from
+ZooKeeper lie below the first block that the log has.
 
 Source: KIP-730; org.apache.kafka.controller.ProducerIdControlManager.
 """
@@ -116,8 +117,8 @@ IDS_ALLOCATED = AuditRule(
     "log allocated.",
     source="KIP-730",
     severity=Severity.WRONG,
-    meaning="The id was never allocated, or the allocation was lost. It will be allocated again, and "
-    "then two producers share it.",
+    meaning="The id was never allocated, or the allocation was lost. It will be allocated again, "
+    "and then two producers share it.",
     remedy="Look for a controller whose metadata log has more records, and make it the leader. "
     "If there is none, restart the producers that use ids above the last block before "
     "new blocks reach them.",

@@ -69,9 +69,9 @@ STATES_ADVANCE = AuditRule(
     severity=Severity.WRONG,
     meaning="An older state of the share group came back. Records that were acknowledged are "
     "delivered again.",
-    remedy="Compare the replicas of this partition of __share_group_state. Consumers must cope with "
-    "records that they have processed before; `kafka-share-groups.sh --reset-offsets` sets the "
-    "start offset.",
+    remedy="Compare the replicas of this partition of __share_group_state. Consumers must cope "
+    "with records that they have processed before; `kafka-share-groups.sh --reset-offsets` sets "
+    "the start offset.",
     reads=_READS,
     examined=f"{_HISTORY} SELECT count(snapshot_epoch_before) FROM history",
     defects=f"""
@@ -132,8 +132,8 @@ BATCHES_INSIDE = AuditRule(
     severity=Severity.WRONG,
     meaning="Records that do not exist count as delivered, and new records at these offsets will "
     "not be delivered to the share group.",
-    remedy="Look for an unclean leader election of the partition. Set the start offset of the share "
-    "group with `kafka-share-groups.sh --reset-offsets`.",
+    remedy="Look for an unclean leader election of the partition. Set the start offset of the "
+    "share group with `kafka-share-groups.sh --reset-offsets`.",
     reads=_READS,
     examined=f"{_OUTSIDE} SELECT count(*) FROM outside",
     defects=f"""
@@ -202,8 +202,8 @@ KEYS_IN_THEIR_PARTITION = AuditRule(
     severity=Severity.WRONG,
     meaning="The share coordinator does not see these records, and delivers from another start "
     "offset.",
-    remedy="Check whether the number of partitions of __share_group_state was changed, which is not "
-    "supported, or whether a directory was renamed.",
+    remedy="Check whether the number of partitions of __share_group_state was changed, which is "
+    "not supported, or whether a directory was renamed.",
     reads=_READS,
     examined=_KEYS_EXAMINED,
     defects=_KEYS_DEFECTS,

@@ -55,8 +55,8 @@ _LEGAL: Final = """(state = state_before
 
 STATES_VALID = AuditRule(
     name="remote-segment-states-valid",
-    statement="A remote segment is announced before it is copied, confirmed after, and then deleted "
-    "in two steps.",
+    statement="A remote segment is announced before it is copied, confirmed after, and then "
+    "deleted in two steps.",
     source="KIP-405; RemoteLogSegmentState.isValidTransition",
     severity=Severity.WRONG,
     meaning="Brokers ignore such an event. They may not see a segment that is there, or read one "
@@ -121,8 +121,8 @@ SEGMENTS_STORED = AuditRule(
     "that its metadata says.",
     source="KIP-405; RemoteLogManager.copyLogSegment",
     severity=Severity.LOSS,
-    meaning="Records that were deleted from the brokers' disks are not in remote storage. Consumers "
-    "that read there fail; a new replica cannot be built from it.",
+    meaning="Records that were deleted from the brokers' disks are not in remote storage. "
+    "Consumers that read there fail; a new replica cannot be built from it.",
     remedy="Restore the object from a version or a backup of the remote store. Look for a replica "
     "that still has the segment on its disk before local retention deletes it.",
     reads=(*_READS, "remote_files"),
@@ -151,7 +151,8 @@ _NOT_KNOWN: Final = "(state IS NULL OR state = 'DELETE_SEGMENT_FINISHED')"
 def _garbage(condition: str, more: str = "") -> str:
     return f"""
         {_GARBAGE}
-        SELECT concat('partition ', topic, '-', partition) AS subject,
+        SELECT concat('partition ', coalesce(topic, 'unknown'), '-', coalesce(partition, -1))
+                AS subject,
             concat('the file ', file, ' in remote storage belongs to ', CASE WHEN state IS NULL
                 THEN 'no segment in __remote_log_metadata' ELSE 'a segment that was deleted' END
                 {more}) AS message,
