@@ -99,7 +99,7 @@ def judged(place: Path, situation: Situation) -> Judged:
 
 
 def _wrong(situation: Situation, defects: Iterable[Finding]) -> Iterator[str]:
-    found: set[tuple[str, ...]] = set()
+    found: set[tuple[str, str, str]] = set()
     for each in defects:
         text = f"{each.rule}: {each.subject}: {each.message}"
         transaction = each.transaction
@@ -111,8 +111,8 @@ def _wrong(situation: Situation, defects: Iterable[Finding]) -> Iterator[str]:
         if situation.expected == Expected.LOST and each.rule in OF_A_LOSS:
             continue
         yield text
-    for key in _expected_hanging(situation) - found:
-        yield f"not found: the hanging transaction of producer {key[2]} in {key[0]}-{key[1]}"
+    for topic, partition, producer_id in _expected_hanging(situation) - found:
+        yield f"not found: the hanging transaction of producer {producer_id} in {topic}-{partition}"
 
 
 def _not_zero(situation: Situation, results: Iterable[RuleResult]) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _not_zero(situation: Situation, results: Iterable[RuleResult]) -> Iterator[s
             yield f"exit code 2: {each.rule} leaves {each.undecided_count} undecided"
 
 
-def _expected_hanging(situation: Situation) -> set[tuple[str, ...]]:
+def _expected_hanging(situation: Situation) -> set[tuple[str, str, str]]:
     return {(each["topic"], each["partition"], each["producer_id"]) for each in situation.findings}
 
 

@@ -134,15 +134,16 @@ class Load:
     ) -> None:
         """Create a topic and wait until it has leaders."""
         factor = replicas or min(3, self.cluster.size)
+        config = dict(configs or {})
         topic = (
             NewTopic(
                 name,
                 len(assignment),
                 replica_assignment=[list(row) for row in assignment],
-                config=dict(configs or {}),
+                config=config,
             )
             if assignment is not None
-            else NewTopic(name, partitions, factor, config=dict(configs or {}))
+            else NewTopic(name, partitions, factor, config=config)
         )
 
         count = partitions if assignment is None else len(assignment)
@@ -156,8 +157,8 @@ class Load:
                 self.admin.create_topics([topic], request_timeout=20)[name].result(30)
             except KafkaException as failure:
                 code = failure.args[0].code()
-                if code == KafkaError.INVALID_CONFIG and "internal.segment.bytes" in topic.config:
-                    del topic.config["internal.segment.bytes"]
+                if code == KafkaError.INVALID_CONFIG and "internal.segment.bytes" in config:
+                    del config["internal.segment.bytes"]
                 # a topic of that name may still be waiting for its deletion
                 return code == KafkaError.TOPIC_ALREADY_EXISTS and has_leaders()
             wait_until(has_leaders, f"{name} has leaders")
@@ -401,7 +402,7 @@ class Load:
                 continue
             producer.begin_transaction()
             for record in records:
-                producer.produce(COPIES, record.value(), partition=record.offset() % 2)
+                producer.produce(COPIES, record.value(), partition=(record.offset() or 0) % 2)
             producer.send_offsets_to_transaction(
                 consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30
             )

@@ -185,7 +185,8 @@ def cut_power(log_dir: Path, *, zeros: bool = False) -> None:
         logs = sorted(directory.glob("*.log"))
         if not logs:
             continue
-        keep = max(recovered.get(tuple(partition), 0), committed.get(tuple(partition), 0))
+        key = (partition.topic, partition.partition)
+        keep = max(recovered.get(key, 0), committed.get(key, 0))
         _cut(logs[-1], keep, zeros=zeros)
 
 

@@ -162,7 +162,11 @@ def _anywhere(replicas: Sequence[Replica]) -> tuple[Place, ...]:
 
 def unallocated_id(disks: Disks) -> Planted:
     """Append a batch of a producer id beyond every allocated block, to all replicas."""
-    ids = [each.next_producer_id for each in _metadata(disks, ProducerIdsRecord)]
+    ids = [
+        record.next_producer_id
+        for record, _ in _metadata_values(disks)
+        if isinstance(record, ProducerIdsRecord)
+    ]
     if not ids:
         raise Unplantable("no ProducerIdsRecord")
     for replicas in disks.of():
@@ -300,10 +304,6 @@ def _metadata_values(disks: Disks) -> Iterator[tuple[Message, bytes]]:
                     yield parse_metadata(record.value or b""), record.value or b""
 
 
-def _metadata(disks: Disks, kind: type) -> list:
-    return [record for record, _ in _metadata_values(disks) if isinstance(record, kind)]
-
-
 def other_metadata(disks: Disks) -> Planted:
     """Change the leader of a PartitionRecord in the metadata log of one controller."""
     groups = disks.of(METADATA)
@@ -336,7 +336,11 @@ def forgetful_snapshot(disks: Disks) -> Planted:
     """Leave one topic and its partitions out of the newest metadata snapshot of a controller."""
     for replicas in disks.of(METADATA):
         replica = replicas[-1]
-        logged = {record.topic_id: record.name for record in _metadata(disks, TopicRecord)}
+        logged = {
+            record.topic_id
+            for record, _ in _metadata_values(disks)
+            if isinstance(record, TopicRecord)
+        }
         for file in sorted(replica.directory.glob("*.checkpoint"), reverse=True):
             data = file.read_bytes()
             records = [

@@ -162,7 +162,9 @@ class Disks:
 
     def node_of(self, log_dir: Path) -> int:
         """Return the node id in meta.properties."""
-        return parse_meta_properties((log_dir / "meta.properties").read_bytes()).node_id
+        node_id = parse_meta_properties((log_dir / "meta.properties").read_bytes()).node_id
+        assert node_id is not None, f"{log_dir} belongs to a node"
+        return node_id
 
     def first(
         self, found: Iterator[tuple[list[Replica], "Batch"]], what: str
