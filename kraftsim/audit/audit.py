@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from kraftsim import __version__
-from kraftsim.analysis.engines import Engine
+from kraftsim.analysis.engines import Cells, Engine
 from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.session import SparkOptions, spark_session
 from kraftsim.audit.clients.staging import stage_clients
-from kraftsim.audit.judging import RULES, Asked, duckdb_tables, judge, spark_views
+from kraftsim.audit.judging import (
+    RULES,
+    Asked,
+    are_small,
+    duckdb_tables,
+    judge,
+    spark_views,
+)
 from kraftsim.audit.reading.plan import log_directories
 from kraftsim.audit.report import AuditReport, RuleNotAsked, report_of
 from kraftsim.audit.rule import AuditRule
@@ -52,7 +59,7 @@ def audit(request: AuditRequest, root: Path, report: Report = no_report) -> Audi
     """Stage the tables of an audit in `root`, ask its rules, and return the report.
 
     Raises NoLogDirectory, ValueError for an unknown rule and for a file of a client that is
-    malformed, OSError, and JavaMissing.
+    malformed, OSError, JavaMissing, and RuntimeError for a query that failed.
     """
     check_directories(request.directories)
     rules, not_asked = chosen_rules(request)
@@ -85,12 +92,34 @@ def asking(root: Path, engine: Engine, options: SparkOptions) -> Iterator[Asked]
         has_duckdb = importlib.util.find_spec("duckdb") is not None
         engine = Engine.DUCKDB if has_duckdb and not options.is_asked else Engine.SPARK
     if engine is Engine.DUCKDB:
+        import duckdb
+
         with duckdb_tables(root) as connection:
-            yield lambda query: connection.execute(query).fetchall()
+            yield _or_one_line(lambda query: connection.execute(query).fetchall(), duckdb.Error)
         return
-    with spark_session(options, is_large=True) as spark:
+    with spark_session(options, is_large=not are_small(root)) as spark:
+        from pyspark.errors import PySparkException
+
         spark_views(spark, root)
-        yield lambda query: [tuple(row) for row in spark.sql(query).collect()]
+        yield _or_one_line(
+            lambda query: [tuple(row) for row in spark.sql(query).collect()],
+            PySparkException,
+        )
+
+
+def _or_one_line(ask: Asked, *errors: type[Exception]) -> Asked:
+    """Return what runs queries, and raises RuntimeError with one line for an engine's errors: it
+    ran out of memory or disk.
+    """
+
+    def asked(query: str) -> Sequence[Cells]:
+        try:
+            return ask(query)
+        except errors as trouble:
+            lines = str(trouble).strip().splitlines() or [type(trouble).__name__]
+            raise RuntimeError(f"the query of a rule failed: {lines[0]}") from trouble
+
+    return asked
 
 
 def chosen_rules(request: AuditRequest) -> tuple[tuple[AuditRule, ...], tuple[RuleNotAsked, ...]]:

@@ -4,13 +4,14 @@ The tables lie in `ROOT/TABLE/*.parquet`, as `kraftsim.audit.scan` stages them; 
 files is empty.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraftsim.analysis.queries import Cells
+from kraftsim.analysis.queries import SETTINGS, Cells
 from kraftsim.audit.rule import (
     FINDINGS_KEPT_MAX,
     AuditRule,
@@ -51,6 +52,9 @@ UNCLEAN_DIRECTORIES: Final = (
 """Log directories of brokers that were not stopped cleanly. A directory of a controller never has
 .kafka_cleanshutdown, which LogManager writes, so it is not one of them.
 """
+SMALL_TABLES_BYTES_MAX: Final = 64 << 20
+LARGE_SHUFFLES: Final = "32"
+"""Partitions of a shuffle; Spark merges small ones (adaptive execution)."""
 MEMORY: Final = "2GB"
 """Of DuckDB; windows and joins over more are spilled beside the tables."""
 Asked = Callable[[str], Sequence[Cells]]
@@ -89,8 +93,20 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
         yield connection
 
 
+def are_small(root: Path) -> bool:
+    """Return whether the staged tables are small for Spark."""
+    files = [file for table in TABLES.values() for file in _files(root, table)]
+    return sum(os.path.getsize(file) for file in files) <= SMALL_TABLES_BYTES_MAX
+
+
 def spark_views(spark: "SparkSession", root: Path) -> None:
-    """Create a temporary view of each table in Spark."""
+    """Create a temporary view of each table in Spark, and set it up for their size: with small
+    tables, tasks and compiled code take longer than the work.
+    """
+    is_small = are_small(root)
+    for key, (small, large) in SETTINGS.items():
+        spark.conf.set(key, small if is_small else large)
+    spark.conf.set("spark.sql.shuffle.partitions", "1" if is_small else LARGE_SHUFFLES)
     for table in TABLES.values():
         files = _files(root, table)
         frame = spark.read.parquet(*files) if files else spark.sql(_empty(table, _SPARK_TYPES))

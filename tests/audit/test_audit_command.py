@@ -14,8 +14,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
-from kraftsim.cli.main import main
+from kraftsim.cli.main import kraftsim, main
 from tests.audit.log_files import FIRST_MS, RECORDS, SEGMENT, batches_of, write_log_dir
 
 QUICK = ("--rule", "batch-checksums-fit")
@@ -291,3 +292,25 @@ def test_an_application_that_lost_a_record_is_a_defect(tmp_path: Path) -> None:
     done = audit(directory, "--rule", "acknowledged-records-are-in-the-log", "--acknowledged", file)
     assert done.exit_code == 1, done.output
     assert "offset 5 was acknowledged" in done.output and "line 2" in done.output
+
+
+def test_an_engine_that_fails_ends_the_command_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run out of memory or disk."""
+    monkeypatch.setattr("kraftsim.audit.report._COUNTS", "SELECT 1 FROM no_such_table")
+    done = audit(write_log_dir(tmp_path / "broker-1", batches_of(1)), *QUICK)
+    assert done.exit_code == 3
+    (line,) = done.errors.splitlines()
+    assert line.startswith("Error: the query of a rule failed: ") and "no_such_table" in line
+
+
+def test_rules_are_listed_with_what_to_do(tmp_path: Path) -> None:
+    """Shortly, or with source, meaning and remedy."""
+    shown = CliRunner().invoke(kraftsim, ["list", "rules", "--long"]).output
+    short = CliRunner().invoke(kraftsim, ["list", "rules"]).output
+    names = [line.split()[0] for line in short.splitlines()]
+    assert len(names) == len(set(names)) > 20 and "no-hanging-transactions" in names
+    paragraphs = shown.split("\n\n")
+    assert [paragraph.split()[0] for paragraph in paragraphs] == names
+    assert all("\n  to do:  " in paragraph for paragraph in paragraphs)
