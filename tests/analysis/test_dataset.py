@@ -32,6 +32,31 @@ def same_events(one: pa.Table, other: pa.Table) -> bool:
     return bool(one.drop_columns(["run"]).equals(other.drop_columns(["run"])))
 
 
+def test_a_piece_is_loaded_when_its_first_row_is_in_a_slice(tmp_path: Path) -> None:
+    """The final logs have one time: all of them in memory would be a quarter of a run."""
+    in_memory = most = 0
+
+    def source(number: int) -> assembly.PieceSource:
+        n = pa.array(range(10 * number, 10 * number + 10))
+        table = pa.table({"n": n, "t_ns": [7] * 10, "wall_ms": [0] * 10, "extra": [None] * 10})
+
+        def load() -> reading.EventPiece:
+            nonlocal in_memory, most
+            in_memory += 1
+            most = max(most, in_memory)
+            return reading.EventPiece("final", 1, "Unknown", table)
+
+        return assembly.PieceSource("final", 1, "Unknown", 10, ((7, 10 * number),), 7, load)
+
+    def written(events: int) -> None:
+        nonlocal in_memory
+        in_memory -= events // 10
+
+    sources = [source(number) for number in reversed(range(8))]
+    done = assembly.assemble(sources, "run", tmp_path, tmp_path, slice_rows=10, report=written)
+    assert (done.events, most) == (80, 1)
+
+
 @pytest.mark.parametrize(("slice_rows", "sample_rows", "chunk_bytes"), [(97, 7, 4096), (1, 1, 999)])
 def test_the_result_does_not_depend_on_chunks_and_slices(
     tmp_path: Path,
