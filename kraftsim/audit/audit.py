@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from kraftsim import __version__
-from kraftsim.analysis.engines import Cells, Engine
+from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import Report, no_report
+from kraftsim.analysis.queries import Cells
 from kraftsim.analysis.session import SparkOptions, spark_session
 from kraftsim.audit.clients.staging import stage_clients
 from kraftsim.audit.judging import (

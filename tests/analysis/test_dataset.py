@@ -14,6 +14,7 @@ from kraftsim.analysis import assembly, ingest, reading, staging
 from kraftsim.analysis.compaction import compact, expire
 from kraftsim.analysis.dataset import Dataset, NoRun, dataset_of
 from kraftsim.analysis.ingest import ingest_run, ingest_runs
+from kraftsim.analysis.places import place_of
 from kraftsim.analysis.queries import DuckdbQueries, Query
 from kraftsim.analysis.reading import Chunk, chunks_of, read_chunk
 from kraftsim.analysis.store import count_kinds, read_events
@@ -53,7 +54,9 @@ def test_a_piece_is_loaded_when_its_first_row_is_in_a_slice(tmp_path: Path) -> N
         in_memory -= events // 10
 
     sources = [source(number) for number in reversed(range(8))]
-    done = assembly.assemble(sources, "run", tmp_path, tmp_path, slice_rows=10, report=written)
+    done = assembly.assemble(
+        sources, "run", place_of(tmp_path), "run=run", slice_rows=10, report=written
+    )
     assert (done.events, most) == (80, 1)
 
 

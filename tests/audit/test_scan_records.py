@@ -21,9 +21,8 @@ from kraftsim.audit.reading.segments import (
     control_of,
 )
 from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
-from protocol.records.compression import Compression
 from protocol.records.control_records import build_transaction_marker
-from protocol.records.record import Headers, Record
+from protocol.records.record import Compression, Headers, Record
 
 Rows = list[dict[str, object]]
 DrawnRecord = tuple[int, bytes | None, bytes | None, Headers]
