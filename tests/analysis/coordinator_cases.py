@@ -15,11 +15,15 @@ from kraftsim.transactions.events import (
     TransactionsLoaded,
 )
 from tests.analysis.history import History, Row
-from tests.analysis.transaction_cases import OK, ONE, TWO, VACUOUS, VIOLATED
 from tests.analysis.transaction_events import (
     LABELS,
+    OK,
+    ONE,
     PID,
     STATES,
+    TWO,
+    VACUOUS,
+    VIOLATED,
     changed,
     committed,
     dropped,

@@ -5,8 +5,7 @@ for the table in `cases.py`.
 from kraftsim.events.event import Event
 from kraftsim.transactions.events import TransactionChangeGivenUp
 from tests.analysis.history import Row
-from tests.analysis.transaction_cases import OK, ONE, VIOLATED
-from tests.analysis.transaction_events import STATES, on, state
+from tests.analysis.transaction_events import OK, ONE, STATES, VIOLATED, on, state
 
 
 def abandoned(offset: int, *, name: str = "id") -> Event:

@@ -10,10 +10,11 @@ from tests.analysis.cleaned_cases import cleaned
 from tests.analysis.coordinator_cases import abandoned
 from tests.analysis.event_factories import final_log, final_record
 from tests.analysis.history import History
-from tests.analysis.transaction_cases import ONE, TWO
 from tests.analysis.transaction_events import (
     OFFSETS,
+    ONE,
     PID,
+    TWO,
     acknowledged,
     appended,
     asked,
