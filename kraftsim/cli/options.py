@@ -118,7 +118,7 @@ def release_option(verb: Verb) -> Verb:
 
 def known_release(name: str) -> str:
     """Return the name of a release. Raises Failure that lists them for an unknown one."""
-    from kraftsim.releases.catalogue import release
+    from kraftsim.releases.release import release
 
     try:
         return release(name).name
@@ -177,7 +177,7 @@ def upgrade_path_options(verb: Verb) -> Verb:
 
 def _require_upwards(path: Sequence[str]) -> None:
     """Raise Failure if a release does not follow the one before it."""
-    from kraftsim.releases.catalogue import releases
+    from kraftsim.releases.release import releases
 
     order = [each.name for each in releases()]
     for former, later in itertools.pairwise(path):

@@ -6,16 +6,17 @@ from pathlib import Path
 
 from protocol.records.batches import build_batch
 from protocol.records.record import Record
-from protocol.storage.checkpoints import (
+from protocol.storage.text_files import CLEAN_SHUTDOWN_FILE as CLEAN_SHUTDOWN
+from protocol.storage.text_files import META_PROPERTIES_FILE as META_PROPERTIES
+from protocol.storage.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot
+from protocol.storage.text_files import (
     EpochStart,
+    MetaProperties,
+    build_clean_shutdown,
     build_leader_epoch_checkpoint,
+    build_meta_properties,
     build_offset_checkpoint,
 )
-from protocol.storage.clean_shutdown import FILE as CLEAN_SHUTDOWN
-from protocol.storage.clean_shutdown import build_clean_shutdown
-from protocol.storage.meta_properties import FILE as META_PROPERTIES
-from protocol.storage.meta_properties import MetaProperties, build_meta_properties
-from protocol.storage.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot
 
 SEGMENT = "00000000000000000000.log"
 FIRST_MS = 1_795_000_000_000

@@ -6,7 +6,7 @@ from typing import Final
 
 from kraftsim.audit.reading.pieces import Value, arrow_of
 from kraftsim.audit.scan import pieces_of
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import build_record
 from protocol.coordinator.share_states import ShareSnapshotKey, ShareSnapshotValue, StateBatch
 from protocol.coordinator.transactions import (
@@ -21,7 +21,7 @@ from protocol.records.batches import build_batch
 from protocol.records.control_records import build_leader_change, build_transaction_marker
 from protocol.records.message_sets import build_message_set
 from protocol.records.record import Compression, Record
-from protocol.remote_log import registry as remote_log
+from protocol.remote_log import records as remote_log
 from protocol.remote_log.records import (
     RemoteLogSegmentIdEntry,
     RemoteLogSegmentMetadataRecord,
@@ -30,11 +30,6 @@ from protocol.remote_log.records import (
 )
 from protocol.schema import Message
 from protocol.storage import file_names
-from protocol.storage.checkpoints import (
-    EpochStart,
-    build_leader_epoch_checkpoint,
-    build_offset_checkpoint,
-)
 from protocol.storage.file_names import metadata_snapshot_name, segment_file_name
 from protocol.storage.indexes import (
     AbortedTransaction,
@@ -44,11 +39,17 @@ from protocol.storage.indexes import (
     build_time_index,
     build_transaction_index,
 )
-from protocol.storage.meta_properties import MetaProperties, build_meta_properties
 from protocol.storage.metadata_snapshot import build_metadata_snapshot
-from protocol.storage.partition_metadata import build_partition_metadata
 from protocol.storage.producer_snapshot import ProducerRow, build_producer_rows
 from protocol.storage.quorum_state import QuorumState, build_quorum_state
+from protocol.storage.text_files import (
+    EpochStart,
+    MetaProperties,
+    build_leader_epoch_checkpoint,
+    build_meta_properties,
+    build_offset_checkpoint,
+    build_partition_metadata,
+)
 
 TOPIC_ID: Final = bytes(range(16))
 TOPIC_ID_TEXT: Final = "AAECAwQFBgcICQoLDA0ODw"

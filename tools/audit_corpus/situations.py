@@ -15,8 +15,7 @@ import msgspec
 
 from protocol.malformed import MalformedFile
 from protocol.records.batches import RecordBatch
-from protocol.records.malformed_batches import MalformedBatch
-from protocol.storage.checkpoints import parse_offset_checkpoint
+from protocol.records.record import MalformedBatch
 from protocol.storage.file_names import (
     CLEAN_SHUTDOWN,
     RECOVERY_POINTS,
@@ -24,6 +23,7 @@ from protocol.storage.file_names import (
     parse_partition_directory_name,
     parse_segment_file_name,
 )
+from protocol.storage.text_files import parse_offset_checkpoint
 
 FILE: Final = "situation.json"
 

@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.records.batches import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch
 from protocol.records.control_records import ControlType, control_type
-from protocol.records.malformed_batches import TornBatch
+from protocol.records.record import TornBatch
 from protocol.uuids import uuid_text
 
 READ_COMMITTED: Final = 1

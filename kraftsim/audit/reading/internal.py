@@ -17,7 +17,7 @@ from kraftsim.audit.reading.pieces import Origin, Piece, Row, Value
 from kraftsim.inspect.dump.payloads import TRANSACTION_STATES
 from kraftsim.inspect.dump.rows import json_text
 from protocol.codec.declaration import snake_case
-from protocol.coordinator.offsets import LegacyOffsetCommitKey, OffsetCommitKey
+from protocol.coordinator.consumer_groups import LegacyOffsetCommitKey, OffsetCommitKey
 from protocol.coordinator.registry import (
     CoordinatorTopic,
     parse_record,
@@ -38,7 +38,7 @@ from protocol.metadata.topics import (
 )
 from protocol.records.message_sets import AnyBatch, OldMessage
 from protocol.records.record import Record
-from protocol.remote_log import registry as remote_log
+from protocol.remote_log import records as remote_log
 from protocol.remote_log.records import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,

@@ -18,7 +18,7 @@ from kraftsim.audit.reading.pieces import Origin, Piece, Row, shown
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, ranges_of
 from kraftsim.audit.reading.small_files import meta_properties_of, offsets_of, topic_id_of
 from protocol.storage import file_names
-from protocol.storage.meta_properties import MetaProperties
+from protocol.storage.text_files import MetaProperties
 from protocol.uuids import uuid_text
 
 SMALL_FILE_BYTES_MAX: Final = 64 << 20

@@ -35,9 +35,14 @@ from protocol.records.batches import (
     checksums_of,
 )
 from protocol.records.control_records import ControlType, control_type, parse_control_record
-from protocol.records.malformed_batches import TornBatch, UndecodableRecords, UnsupportedMagic
 from protocol.records.message_sets import OFFSET_AND_SIZE, AnyBatch, OldMessage, open_batch
-from protocol.records.record import Bytes, Compression
+from protocol.records.record import (
+    Bytes,
+    Compression,
+    TornBatch,
+    UndecodableRecords,
+    UnsupportedMagic,
+)
 
 RANGE_BYTES: Final = 64 << 20
 """A larger segment is read in ranges of about this size."""

@@ -9,14 +9,18 @@ from collections.abc import Iterator
 
 from kraftsim.audit.reading.pieces import Origin, Piece
 from protocol.malformed import MalformedMessage
-from protocol.storage.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from protocol.storage.meta_properties import MetaProperties, parse_meta_properties
-from protocol.storage.partition_metadata import parse_partition_metadata
 from protocol.storage.producer_snapshot import parse_producer_rows
 from protocol.storage.quorum_state import (
     DATA_VERSION,
     DYNAMIC_VOTERS_VERSION,
     parse_quorum_state,
+)
+from protocol.storage.text_files import (
+    MetaProperties,
+    parse_leader_epoch_checkpoint,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
 )
 from protocol.uuids import uuid_text
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kraftsim.groups.rules_timing import partition_of
 from kraftsim.transactions.rules_state import TransactionState
-from protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.consumer_groups import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import CoordinatorTopic, build_record, value_version
 from protocol.coordinator.share_states import (
     ShareSnapshotKey,

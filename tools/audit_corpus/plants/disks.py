@@ -26,12 +26,6 @@ from protocol.records.control_records import (
 )
 from protocol.records.record import Record
 from protocol.schema import Message
-from protocol.storage.checkpoints import (
-    TopicPartition,
-    build_offset_checkpoint,
-    parse_leader_epoch_checkpoint,
-    parse_offset_checkpoint,
-)
 from protocol.storage.file_names import (
     CLEANER_OFFSETS,
     LEADER_EPOCHS,
@@ -42,12 +36,18 @@ from protocol.storage.file_names import (
     segment_file_name,
 )
 from protocol.storage.indexes import OFFSET_ENTRY, build_offset_index, parse_offset_index
-from protocol.storage.meta_properties import parse_meta_properties
 from protocol.storage.producer_snapshot import (
     NO_TRANSACTION,
     ProducerRow,
     build_producer_rows,
     parse_producer_rows,
+)
+from protocol.storage.text_files import (
+    TopicPartition,
+    build_offset_checkpoint,
+    parse_leader_epoch_checkpoint,
+    parse_meta_properties,
+    parse_offset_checkpoint,
 )
 
 METADATA: Final = "__cluster_metadata"

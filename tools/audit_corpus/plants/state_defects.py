@@ -6,18 +6,19 @@ from pathlib import Path
 
 from protocol.metadata.registry import parse_record
 from protocol.metadata.topics import PartitionChangeRecord, PartitionRecord
-from protocol.storage.checkpoints import (
-    build_leader_epoch_checkpoint,
-    parse_leader_epoch_checkpoint,
-)
 from protocol.storage.file_names import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
-from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.storage.producer_snapshot import build_producer_rows, parse_producer_rows
+from protocol.storage.text_files import (
+    build_leader_epoch_checkpoint,
+    build_partition_metadata,
+    parse_leader_epoch_checkpoint,
+    parse_partition_metadata,
+)
 from tools.audit_corpus.plants.disks import (
     METADATA,
     Disks,
