@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 from kraftsim.analysis.places import use_settings
 from kraftsim.audit.reading.disks import disk_of
 from kraftsim.audit.reading.jobs import (
+    PRUNING,
     Job,
     ReadOptions,
     jobs_of,
@@ -59,8 +60,6 @@ TYPES: Final[Mapping[str, DataType]] = {
     "bool": BooleanType(),
     "bytes": BinaryType(),
 }
-PRUNING: Final = ("log_dir", "node_id", "directory", "topic", "partition")
-"""Columns whose values are known before the files of a partition are opened."""
 OF_DIRECTORIES: Final = ("log_dirs", "files", "offset_checkpoints", "problems")
 """Tables with rows from the listing of a directory."""
 Allowed: TypeAlias = dict[str, frozenset[object]]

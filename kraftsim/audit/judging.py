@@ -4,12 +4,14 @@ The tables lie in `ROOT/TABLE/*.parquet`, as `kraftsim.audit.scan` stages them; 
 files is empty.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraftsim.analysis.engines import Cells
+from kraftsim.analysis.engines import SETTINGS, Cells
 from kraftsim.audit.rule import (
     FINDINGS_KEPT_MAX,
     AuditRule,
@@ -39,6 +41,22 @@ _SQL_TYPES: Final = {
     "bytes": "BLOB",
 }
 _SPARK_TYPES: Final = {**_SQL_TYPES, "text": "STRING", "bytes": "BINARY"}
+JSON_AS_IN_SPARK: Final = (
+    "CREATE MACRO get_json_object(document, path) AS json_extract_string(document, path)"
+)
+"""Gives DuckDB Spark's function."""
+UNCLEAN_DIRECTORIES: Final = (
+    "SELECT DISTINCT log_dir FROM log_dirs WHERE NOT is_clean AND (NOT has_metadata_log OR log_dir "
+    "IN (SELECT log_dir FROM replicas WHERE topic <> '__cluster_metadata'))"
+)
+"""Log directories of brokers that were not stopped cleanly. A directory of a controller never has
+.kafka_cleanshutdown, which LogManager writes, so it is not one of them.
+"""
+SMALL_TABLES_BYTES_MAX: Final = 64 << 20
+LARGE_SHUFFLES: Final = "32"
+"""Partitions of a shuffle; Spark merges small ones (adaptive execution)."""
+MEMORY: Final = "2GB"
+"""Of DuckDB; windows and joins over more are spilled beside the tables."""
 Asked = Callable[[str], Sequence[Cells]]
 """Returns the rows of a query."""
 
@@ -58,7 +76,11 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
     """Yield a connection of DuckDB with a view of each table."""
     import duckdb
 
-    with duckdb.connect() as connection:
+    with (
+        TemporaryDirectory(prefix="spill-", dir=root.parent) as spill,
+        duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": spill}) as connection,
+    ):
+        connection.execute(JSON_AS_IN_SPARK)
         for table in TABLES.values():
             files = _files(root, table)
             listed = ", ".join(_quoted(file) for file in files)
@@ -71,8 +93,20 @@ def duckdb_tables(root: Path) -> Iterator["duckdb.DuckDBPyConnection"]:
         yield connection
 
 
+def are_small(root: Path) -> bool:
+    """Return whether the staged tables are small for Spark."""
+    files = [file for table in TABLES.values() for file in _files(root, table)]
+    return sum(os.path.getsize(file) for file in files) <= SMALL_TABLES_BYTES_MAX
+
+
 def spark_views(spark: "SparkSession", root: Path) -> None:
-    """Create a temporary view of each table in Spark."""
+    """Create a temporary view of each table in Spark, and set it up for their size: with small
+    tables, tasks and compiled code take longer than the work.
+    """
+    is_small = are_small(root)
+    for key, (small, large) in SETTINGS.items():
+        spark.conf.set(key, small if is_small else large)
+    spark.conf.set("spark.sql.shuffle.partitions", "1" if is_small else LARGE_SHUFFLES)
     for table in TABLES.values():
         files = _files(root, table)
         frame = spark.read.parquet(*files) if files else spark.sql(_empty(table, _SPARK_TYPES))
@@ -109,9 +143,9 @@ def judge(
 
 def _result(ask: Asked, rule: AuditRule) -> RuleResult:
     examined = int(ask(rule.examined)[0][0] or 0)
-    defect_count, defects = _findings(ask, rule, rule.defects, is_defect=True)
-    undecided_count, undecided = (
-        _findings(ask, rule, rule.undecided, is_defect=False) if rule.undecided else (0, [])
+    defect_count, _, defects = _findings(ask, rule, rule.defects, is_defect=True)
+    undecided_count, unclean, undecided = (
+        _findings(ask, rule, rule.undecided, is_defect=False) if rule.undecided else (0, 0, [])
     )
     if defect_count:
         outcome = Outcome.DEFECT
@@ -125,24 +159,32 @@ def _result(ask: Asked, rule: AuditRule) -> RuleResult:
         examined=examined,
         defect_count=defect_count,
         undecided_count=undecided_count,
+        undecided_unclean=unclean,
         findings=(*defects, *undecided),
     )
 
 
 def _findings(
     ask: Asked, rule: AuditRule, query: str, *, is_defect: bool
-) -> tuple[int, list[Finding]]:
+) -> tuple[int, int, list[Finding]]:
+    """Return the number of rows, of those about unclean directories, and the first rows."""
     transaction = rule.transaction_columns if is_defect else ""
     wanted = f"{_COLUMNS}, {transaction}" if transaction else _COLUMNS
     rows = ask(
-        f"SELECT {wanted}, total FROM (SELECT *, count(*) OVER () AS total, row_number() OVER "
-        "(ORDER BY subject, log_dir, file, position, at_offset, message) AS place "
-        f"FROM ({query}) AS found) AS numbered WHERE place <= {FINDINGS_KEPT_MAX} ORDER BY place"
+        f"SELECT {wanted}, unclean, total FROM (SELECT found.*, count(*) OVER () AS total, "
+        "count(coalesce(first_dir.unclean_dir, second_dir.unclean_dir)) OVER () AS unclean, "
+        "row_number() OVER (ORDER BY subject, log_dir, file, position, at_offset, message) AS "
+        f"place FROM ({query}) AS found "
+        f"LEFT JOIN (SELECT log_dir AS unclean_dir FROM ({UNCLEAN_DIRECTORIES}) AS u1) AS "
+        "first_dir ON found.log_dir = first_dir.unclean_dir "
+        f"LEFT JOIN (SELECT log_dir AS unclean_dir FROM ({UNCLEAN_DIRECTORIES}) AS u2) AS "
+        "second_dir ON found.log_dir2 = second_dir.unclean_dir"
+        f") AS numbered WHERE place <= {FINDINGS_KEPT_MAX} ORDER BY place"
     )
     found = [
         _finding(rule, row, has_transaction=bool(transaction), is_defect=is_defect) for row in rows
     ]
-    return (int(rows[0][-1]) if rows else 0), found
+    return (int(rows[0][-1]), int(rows[0][-2]), found) if rows else (0, 0, [])
 
 
 def _finding(rule: AuditRule, row: Cells, *, has_transaction: bool, is_defect: bool) -> Finding:

@@ -138,7 +138,7 @@ partition_state AS (
     SELECT cluster_id, topic_id, partition_id, isr FROM (
         SELECT *, row_number() OVER (PARTITION BY cluster_id, topic_id, partition_id
             ORDER BY state_offset DESC, record_offset DESC) AS place
-        FROM partition_state WHERE isr IS NOT NULL
+        FROM partition_state WHERE isr IS NOT NULL AND isr <> '[]'
     ) AS numbered WHERE place = 1
 ), newest_leader AS (
     SELECT cluster_id, topic_id, partition_id, leader FROM (
@@ -157,7 +157,11 @@ partition_state AS (
     LEFT JOIN newest_leader AS l ON l.cluster_id = r.cluster_id AND l.topic_id = r.topic_id
         AND l.partition_id = r.partition
 )"""
-"""Replicas with what the metadata log says last of them."""
+"""Replicas with what the metadata log says last of them.
+
+When the last replica stops, a cluster with eligible leader replicas (KIP-966) empties the ISR: then
+the members before that are the ones that have everything that was committed.
+"""
 
 REFERENCE: Final = """
 named_topic AS (

@@ -82,6 +82,10 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     examined: int
     defect_count: int
     undecided_count: int
+    undecided_unclean: int
+    """Of the undecided things, those about log directories of brokers that were not stopped
+    cleanly.
+    """
     findings: tuple[Finding, ...]
 
 
@@ -123,3 +127,7 @@ class AuditRule:
     """Further columns of `defects` for a HangingTransaction, in the order of its fields."""
     needs_records: bool = False
     """Whether it reads records of users' topics: then it is asked only with `--records`."""
+    must_decide: bool = False
+    """Whether the audit is unknown if something is undecided, even when all brokers were stopped
+    cleanly. For what any sound directory decides; not for what retention or compaction removes.
+    """

@@ -69,6 +69,13 @@ leader_epoch int partition leader epoch of its batch
 """
 )
 
+_CLIENT = """
+source text the file that a client recorded, or the capture
+line long the line of the file, or the number of the frame in the capture, from 1
+client text its address in a capture, or a name that it gave; null without one
+time_ms long when the response arrived, or as the client recorded it; null if unknown
+"""
+
 TABLES: Final[Mapping[str, Table]] = {
     table.name: table
     for table in (
@@ -462,7 +469,7 @@ leader_epochs text JSON list of [epoch, start offset]
         ),
         Table(
             "remote_files",
-            "One row per file in a directory of remote storage that is given with --remote.",
+            "One row per file in a directory of remote storage (--remote-storage).",
             _columns(
                 """
 remote_dir text the directory as it was named
@@ -474,6 +481,79 @@ segment_id text from the name
 base_offset long from the name; null where it has none
 kind text log, index, timeindex, txnindex, snapshot, leader-epochs
 size long in bytes
+"""
+            ),
+        ),
+        Table(
+            "client_acknowledged",
+            "One row per record (or batch, in a capture) that a broker acknowledged.",
+            _columns(
+                _CLIENT
+                + """
+topic text that was written to
+partition int that was written to
+acknowledged_offset long of the first record
+records int the number of records, with consecutive offsets
+acks int of the request: -1 all in-sync replicas, 1 the leader; null if unknown
+producer_id long -1 or null without one
+producer_epoch int of the producer
+sequence int of the first record; -1 or null without one
+transactional_id text of the transaction; null without one
+outcome text committed or aborted as the client was notified; null: no transaction, or no end seen
+sender text a name for a series of records that are sent in order; null without one
+number long rises in the series of that sender within a partition; null without one
+key_md5 text MD5 of the key as hexadecimal digits in lower case; null if unknown
+value_md5 text MD5 of the value, likewise
+is_unique bool whether the application sends this value only once
+"""
+            ),
+        ),
+        Table(
+            "client_transactions",
+            "One row per end of a transaction that a coordinator acknowledged to a client.",
+            _columns(
+                _CLIENT
+                + """
+transactional_id text of the transaction
+producer_id long -1 or null if unknown
+producer_epoch int of the producer
+outcome text committed or aborted
+records long the number of records that were acknowledged in it
+"""
+            ),
+        ),
+        Table(
+            "client_reads",
+            "One row per record, or per run of records in a capture, that a consumer received.",
+            _columns(
+                _CLIENT
+                + """
+group_id text of the consumer; null if unknown
+topic text that was read
+partition int that was read
+read_offset long of the first record
+records int the number of records, with consecutive offsets
+isolation text read_committed or read_uncommitted
+producer_id long of the batch; null if unknown
+producer_epoch int of the batch
+sequence int of the first record; null if unknown
+value_md5 text MD5 of the value as hexadecimal digits in lower case; null if unknown
+"""
+            ),
+        ),
+        Table(
+            "client_commits",
+            "One row per group offset whose commit was acknowledged to a client.",
+            _columns(
+                _CLIENT
+                + """
+group_id text of the group
+group_hash long absolute String.hashCode of the group, which chooses its partition
+topic text of the offset
+partition int of the offset
+committed_offset long the offset
+transactional_id text of the transaction that it is part of; null without one
+outcome text committed or aborted, of that transaction; null if no end was seen
 """
             ),
         ),

@@ -75,7 +75,17 @@ def _messages() -> list[tuple[str, str]]:
     return rows
 
 
-OTHERS: dict[str, Callable[[], list[tuple[str, str]]]] = {"events": _events, "messages": _messages}
-"""Kinds without a catalogue of files."""
+def _rules() -> list[tuple[str, str]]:
+    from kraftsim.audit.judging import RULES
+
+    return [(rule.name, rule.statement) for rule in RULES.all()]
+
+
+OTHERS: dict[str, Callable[[], list[tuple[str, str]]]] = {
+    "rules": _rules,
+    "events": _events,
+    "messages": _messages,
+}
+"""Kinds without a catalogue of files, or whose entries have a sentence of their own."""
 
 ALL_KINDS = (*KINDS, *OTHERS)

@@ -15,26 +15,28 @@ Examples:
   kraftsim list scenarios
   kraftsim list scenarios --long    # releases, node counts and workload parameters
   kraftsim list releases
+  kraftsim list rules --long        # of an audit: also what a defect means, and what to do
   kraftsim list bugs       # then: kraftsim sweep SCENARIO --bug NAME
   kraftsim list invariants --json invariants.json"""
 )
 @click.argument("kind", type=click.Choice(ALL_KINDS))
-@click.option("--long", "is_long", is_flag=True, help="Show more columns; for scenarios only.")
+@click.option("--long", "is_long", is_flag=True, help="Show more; for scenarios and rules.")
 @json_option
 def list(kind: str, is_long: bool, json_file: Path | None) -> None:
     """List all entries of a KIND with their names and a one-line description.
 
     With --long each scenario is shown with the releases that a cluster may start with, its number
-    of controllers + brokers, the smallest numbers that it supports, and its workload parameters.
+    of controllers + brokers, the smallest numbers that it supports, and its workload parameters;
+    each rule of `kraftsim audit` with its source, what a defect means and what to do.
     """
     from kraftsim.cli.kinds import listing
 
     if is_long:
-        if kind != "scenarios":
+        if kind not in LONG:
             raise click.BadParameter(
-                f"only scenarios have a long listing, not {kind}", param_hint="--long"
+                f"only {' and '.join(LONG)} have a long listing, not {kind}", param_hint="--long"
             )
-        _list_scenarios(json_file)
+        LONG[kind](json_file)
         return
     if kind in OWN_TABLES:
         OWN_TABLES[kind](json_file)
@@ -66,6 +68,55 @@ def _list_scenarios(json_file: Path | None) -> None:
     if str(json_file) != "-":
         _write_table([HEADINGS, *(each.columns() for each in found)])
     write_json(json_file, [each.as_json() for each in found])
+
+
+def _list_rules(json_file: Path | None) -> None:
+    """Print every rule of an audit with its severity and statement."""
+    from kraftsim.audit.judging import RULES
+
+    rules = sorted(RULES.all(), key=lambda rule: rule.name)
+    if str(json_file) != "-":
+        _write_table([(each.name, each.severity.name.lower(), each.statement) for each in rules])
+    _write_rules(json_file)
+
+
+def _list_long_rules(json_file: Path | None) -> None:
+    """Print a paragraph for every rule of an audit."""
+    from kraftsim.audit.judging import RULES
+
+    if str(json_file) != "-":
+        for number, rule in enumerate(sorted(RULES.all(), key=lambda rule: rule.name)):
+            needs = "  (needs --records)" if rule.needs_records else ""
+            if number:
+                click.echo()
+            click.echo(f"{rule.name}  [{rule.severity.name.lower()}]{needs}")
+            click.echo(f"  {rule.statement}")
+            click.echo(f"  source: {rule.source}")
+            click.echo(f"  means:  {rule.meaning}")
+            click.echo(f"  to do:  {rule.remedy}")
+    _write_rules(json_file)
+
+
+def _write_rules(json_file: Path | None) -> None:
+    from kraftsim.audit.judging import RULES
+
+    write_json(
+        json_file,
+        [
+            {
+                "name": each.name,
+                "about": each.statement,
+                "severity": each.severity.name.lower(),
+                "source": each.source,
+                "meaning": each.meaning,
+                "remedy": each.remedy,
+                "reads": each.reads,
+                "needs_records": each.needs_records,
+                "must_decide": each.must_decide,
+            }
+            for each in sorted(RULES.all(), key=lambda rule: rule.name)
+        ],
+    )
 
 
 def _list_bugs(json_file: Path | None) -> None:
@@ -115,5 +166,12 @@ def _write_table(rows: Sequence[Sequence[str]]) -> None:
         )
 
 
-OWN_TABLES = {"bugs": _list_bugs, "faults": _list_faults, "releases": _list_releases}
+OWN_TABLES = {
+    "bugs": _list_bugs,
+    "faults": _list_faults,
+    "releases": _list_releases,
+    "rules": _list_rules,
+}
 """Kinds with more columns than a name and a sentence."""
+LONG = {"scenarios": _list_scenarios, "rules": _list_long_rules}
+"""Kinds with a long listing."""

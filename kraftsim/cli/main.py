@@ -47,11 +47,15 @@ VERBS = {
     "watch": "Check the invariants of a run while it is going on, with Spark.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
+    "audit": "Check the log directories of a Kafka cluster: what is wrong, where, and since when.",
     "export": "Write a run for Perfetto, ShiViz, Jepsen, mermaid or OpenTelemetry.",
     "decode": "Decode Kafka frames from hex, a file, or a packet capture.",
     "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",
     "conformance": "Check a running node against numbered protocol requirements.",
-    "list": "List scenarios, bugs, faults, invariants, releases, requirements, events or messages.",
+    "list": (
+        "List scenarios, bugs, faults, invariants, audit rules, releases, requirements, events or "
+        "messages."
+    ),
     "new": "Write a template for a new API, scenario, invariant, fault or bug.",
     "doctor": "Check this machine for Java, Spark and other requirements, or check one node.",
 }

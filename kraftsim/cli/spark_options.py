@@ -120,6 +120,8 @@ UNITS: Mapping[str, str] = {
     "sort": "events",
     "count": "queries",
     "judge": "queries",
+    "read": "bytes",
+    "clients": "bytes",
 }
 
 

@@ -38,6 +38,7 @@ REPORTING_VERBS = (
         "ingest",
         "analyze",
         "report",
+        "audit",
         "list",
         "doctor",
         "decode",

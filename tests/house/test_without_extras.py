@@ -35,6 +35,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (("ingest", "RUN"), "numpy", "analysis"),
         (("analyze", "RUN"), "pyarrow", "analysis"),
         (("report", "RUN"), "pyarrow", "analysis"),
+        (("audit", "RUN"), "pyarrow", "analysis"),
         (("export", "RUN", "--format", "perfetto"), "pyarrow", "analysis"),
         (("trail", "RUN"), "pyarrow", "analysis"),
         (("sweep", SCENARIO, "--seeds", "1", "--spark", "local[1]"), "pyarrow", "analysis"),

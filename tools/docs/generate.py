@@ -25,6 +25,8 @@ from kraftsim.server.call import Handler
 from kraftsim.server.forwarding import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
+from tools.docs.audit_rules_page import audit_rules_page
+from tools.docs.audit_tables_page import audit_tables_page
 from tools.docs.bugs_page import bugs_page, bugs_plot
 from tools.docs.claims_page import claims_page
 from tools.docs.clients_page import clients_page
@@ -280,6 +282,7 @@ def command_line() -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
+    "audit-rules.md": audit_rules_page,
     "coverage.md": coverage,
     "events.md": events,
     "settings.md": settings,
@@ -297,6 +300,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "bugs.md": bugs_page,
     "bugs.svg": bugs_plot,
     "claims.md": claims_page,
+    "audit-tables.md": audit_tables_page,
     **protocol_pages(),
 }
 

@@ -67,6 +67,8 @@ class SmallFile:
 Job: TypeAlias = SegmentRange | SmallFile
 Allows: TypeAlias = Callable[[Origin], bool]
 """Returns whether a file is read: by what its path says, but for the name of the file."""
+PRUNING: Final = ("log_dir", "node_id", "directory", "topic", "partition")
+"""Columns whose values are known before the files of a partition are opened."""
 JOB_BYTES: Final = 1 << 18
 """As many bytes of a segment take as long as opening another file."""
 PROBLEMS: Final = "problems"

@@ -162,10 +162,14 @@ def index_entries(disk: Disk, index: Origin) -> npt.NDArray[np.void]:
 
 
 def written_entries(*columns: npt.NDArray[np.signedinteger]) -> int:
-    """Return how many entries are before the first one of zeros; the first entry may be zeros."""
+    """Return how many entries are before the first one of zeros; the first entry may be zeros if
+    others follow: else the file is the preallocated one of an empty segment.
+    """
     is_zero = np.ones(len(columns[0]), bool)
     for column in columns:
         is_zero &= column == 0
+    if is_zero.all():
+        return 0
     is_zero[:1] = False
     return int(is_zero.argmax()) if is_zero.any() else len(is_zero)
 

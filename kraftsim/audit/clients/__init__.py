@@ -1,0 +1,1 @@
+"""What clients recorded about a cluster: their own files, and packet captures."""
