@@ -53,6 +53,7 @@ CHECKPOINTS_FIT: Final = AuditRule(
     remedy="If another replica has the offsets, let it be leader: this one replicates them again. "
     "If none has them, they are lost.",
     reads=("log_dirs", "replicas"),
+    must_decide=True,
     examined=f"""
         WITH {REPLICA} SELECT count(*) FROM replica
         WHERE high_watermark IS NOT NULL OR recovery_point IS NOT NULL
@@ -153,6 +154,7 @@ LEADER_EPOCHS_FIT: Final = AuditRule(
     "the log directory .kafka_cleanshutdown and recovery-point-offset-checkpoint: the broker "
     "rebuilds it when it starts.",
     reads=(*_READS, "batches", "leader_epochs"),
+    must_decide=True,
     examined=f"""
         WITH {REPLICA} SELECT count(*) FROM leader_epochs AS e
         JOIN replica AS r ON r.log_dir = e.log_dir AND r.directory = e.directory

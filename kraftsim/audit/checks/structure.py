@@ -41,6 +41,7 @@ SEGMENTS_READABLE: Final = AuditRule(
     remedy="If another replica has the records, stop this broker, move the partition's directory "
     "away and start the broker: it replicates the partition again. Check the disk.",
     reads=(*_READS, "problems"),
+    must_decide=True,
     examined=_SEGMENTS_EXAMINED,
     defects=f"""
         {_PROBLEM} SELECT {
@@ -89,6 +90,7 @@ CHECKSUMS_FIT: Final = AuditRule(
     remedy="If another replica has the batch, stop this broker, move the partition's directory "
     "away and start the broker. If none has it, seek consumers past the batch. Check the disk.",
     reads=(*_READS, "batches"),
+    must_decide=True,
     examined=f"""
         WITH {REPLICA}, {SEGMENT} SELECT count(*) FROM batches AS b
         JOIN segment AS s ON s.log_dir = b.log_dir AND s.file = b.file
@@ -322,6 +324,7 @@ INDEXES_FIT: Final = AuditRule(
         "metadata_records",
         "metadata_topics",
     ),
+    must_decide=True,
     examined=f"""
         WITH {REPLICA} SELECT count(*) FROM files AS f
         JOIN replica AS r ON r.log_dir = f.log_dir AND r.directory = f.directory
