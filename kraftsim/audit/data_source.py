@@ -43,7 +43,7 @@ from kraftsim.audit.reading.jobs import (
     tables_of,
 )
 from kraftsim.audit.reading.pieces import Origin, Piece, arrow_of
-from kraftsim.audit.reading.plan import LogDirectory, Replica, log_directories, replica_of
+from kraftsim.audit.reading.plan import LogDirectory, Replica, all_log_directories, replica_of
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RANGE_BYTES, SegmentRange, joined
 from kraftsim.audit.tables import TABLES, Table
@@ -184,19 +184,19 @@ class Request:
 
 class Task(InputPartition):
     """What one task of Spark reads: jobs, replicas with the ranges of their logs, or the listing of
-    a directory.
+    directories.
     """
 
     def __init__(
         self,
         jobs: Sequence[Job] = (),
         replicas: Sequence[tuple[Replica, Sequence[SegmentRange]]] = (),
-        listed: str = "",
+        listed: Sequence[str] = (),
         remote: str = "",
     ) -> None:
         super().__init__(None)
         self.jobs, self.replicas = tuple(jobs), tuple(replicas)
-        self.listed, self.remote = listed, remote
+        self.listed, self.remote = tuple(listed), remote
 
 
 class KafkaLogReader(DataSourceReader):
@@ -213,14 +213,13 @@ class KafkaLogReader(DataSourceReader):
         if request.table == "remote_files":
             return [Task(remote=place) for place in request.remote]
         tasks: list[Task] = []
-        for place in request.places:
-            if request.table in OF_DIRECTORIES:
-                tasks.append(Task(listed=place))
-            for directory in log_directories(place):
-                if request.table == "replicas":
-                    tasks += self._replicas(directory)
-                else:
-                    tasks += self._jobs(directory)
+        if request.table in OF_DIRECTORIES:
+            tasks.append(Task(listed=request.places))
+        for directory in all_log_directories(request.places):
+            if request.table == "replicas":
+                tasks += self._replicas(directory)
+            else:
+                tasks += self._jobs(directory)
         return tasks
 
     def _jobs(self, directory: LogDirectory) -> list[Task]:
@@ -275,9 +274,8 @@ class KafkaLogReader(DataSourceReader):
             for each in ranges:
                 ends.append((yield from read(each, options)))
             yield replica.piece(joined(ends))
-        if task.listed:
-            for directory in log_directories(task.listed):
-                yield from self._allowed_rows(directory.pieces)
+        for directory in all_log_directories(task.listed):
+            yield from self._allowed_rows(directory.pieces)
         if task.remote:
             yield from self._allowed_rows(remote_pieces(task.remote))
 

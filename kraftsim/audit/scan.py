@@ -17,7 +17,7 @@ from kraftsim.analysis.places import Where
 from kraftsim.audit.reading.disks import disk_of
 from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, shares, size_of, weight_of
 from kraftsim.audit.reading.pieces import ParquetSink, Piece, shown
-from kraftsim.audit.reading.plan import LogDirectory, log_directories, replica_of
+from kraftsim.audit.reading.plan import LogDirectory, all_log_directories, replica_of
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, joined
 
@@ -67,7 +67,7 @@ def stage(
     `with_crc` only headers are read, and checksums are null; those of Kafka's own topics are
     always checked.
     """
-    directories = [each for place in dirs for each in log_directories(place)]
+    directories = all_log_directories(dirs)
     jobs = list(enumerate(_all_jobs(directories)))
     options = ReadOptions(with_records=with_records, with_crc=with_crc)
     total = sum(size_of(job) for _, job in jobs)
@@ -98,7 +98,7 @@ def pieces_of(
     dirs: Iterable[Where], *, with_records: bool = False, with_crc: bool = True
 ) -> Iterator[Piece]:
     """Yield all rows of log directories, in this process."""
-    directories = [each for place in dirs for each in log_directories(place)]
+    directories = all_log_directories(dirs)
     options = ReadOptions(with_records=with_records, with_crc=with_crc)
     ends: Ends = defaultdict(list)
     for number, job in enumerate(_all_jobs(directories)):

@@ -158,7 +158,7 @@ class ParquetSink:
         if table not in self._writers:
             directory = self._root / table
             directory.mkdir(parents=True, exist_ok=True)
-            # offsets, times and values hardly repeat: a dictionary of them is given up after its cost
+            # a dictionary of offsets, times or values costs time, and is given up: they differ
             self._writers[table] = pq.ParquetWriter(
                 directory / f"part-{self._part}.parquet",
                 schema,

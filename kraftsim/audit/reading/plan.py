@@ -62,6 +62,12 @@ class LogDirectory:
     pieces: list[Piece] = field(default_factory=list)
 
 
+def all_log_directories(places: Iterable[Where]) -> list[LogDirectory]:
+    """Return the log directories of several places; one that is named twice, once."""
+    found = [each for place in places for each in log_directories(place)]
+    return list({each.path: each for each in found}.values())
+
+
 def log_directories(place: Where) -> list[LogDirectory]:
     """Return the log directories that a directory is or holds.
 
