@@ -42,8 +42,13 @@ from kraftsim.audit.reading.jobs import (
     shares,
     tables_of,
 )
-from kraftsim.audit.reading.pieces import Origin, Piece, arrow_of
-from kraftsim.audit.reading.plan import LogDirectory, Replica, all_log_directories, replica_of
+from kraftsim.audit.reading.pieces import Origin, TablePiece, arrow_of
+from kraftsim.audit.reading.plan import (
+    AuditedDirectory,
+    ReadReplica,
+    all_log_directories,
+    replica_of,
+)
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RANGE_BYTES, SegmentRange, joined
 from kraftsim.audit.tables import TABLES, Table
@@ -190,7 +195,7 @@ class Task(InputPartition):
     def __init__(
         self,
         jobs: Sequence[Job] = (),
-        replicas: Sequence[tuple[Replica, Sequence[SegmentRange]]] = (),
+        replicas: Sequence[tuple[ReadReplica, Sequence[SegmentRange]]] = (),
         listed: Sequence[str] = (),
         remote: str = "",
     ) -> None:
@@ -222,7 +227,7 @@ class KafkaLogReader(DataSourceReader):
                 tasks += self._jobs(directory)
         return tasks
 
-    def _jobs(self, directory: LogDirectory) -> list[Task]:
+    def _jobs(self, directory: AuditedDirectory) -> list[Task]:
         jobs = [
             job
             for job in jobs_of(disk_of(directory.path), directory, self._allows)
@@ -230,7 +235,7 @@ class KafkaLogReader(DataSourceReader):
         ]
         return [Task(jobs=share) for share in shares(jobs, RANGE_BYTES)]
 
-    def _replicas(self, directory: LogDirectory) -> list[Task]:
+    def _replicas(self, directory: AuditedDirectory) -> list[Task]:
         disk = disk_of(directory.path)
         tasks = []
         for partition in directory.partitions:
@@ -244,7 +249,7 @@ class KafkaLogReader(DataSourceReader):
         """Return whether rows from a file can be among those that are wanted."""
         return all(getattr(origin, column) in values for column, values in self._allowed.items())
 
-    def _allowed_rows(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def _allowed_rows(self, pieces: Iterable[TablePiece]) -> Iterator[TablePiece]:
         """Leave out rows of a listing that are not wanted."""
         names = [column.name for column in TABLES[self._request.table].columns]
         tests = [
@@ -255,7 +260,7 @@ class KafkaLogReader(DataSourceReader):
         for piece in pieces:
             if piece.table == self._request.table and isinstance(piece.rows, list):
                 rows = [row for row in piece.rows if all(row[at] in kept for at, kept in tests)]
-                yield Piece(piece.table, rows)
+                yield TablePiece(piece.table, rows)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Yield the rows of a task."""
@@ -265,7 +270,7 @@ class KafkaLogReader(DataSourceReader):
             if piece.table == self._request.table:
                 yield arrow_of(piece)
 
-    def _pieces(self, task: Task) -> Iterator[Piece]:
+    def _pieces(self, task: Task) -> Iterator[TablePiece]:
         options = self._request.options
         for job in task.jobs:
             yield from read(job, options)
