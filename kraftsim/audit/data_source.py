@@ -42,8 +42,13 @@ from kraftsim.audit.reading.jobs import (
     shares,
     tables_of,
 )
-from kraftsim.audit.reading.pieces import Origin, Piece, arrow_of
-from kraftsim.audit.reading.plan import LogDirectory, Replica, log_directories, replica_of
+from kraftsim.audit.reading.pieces import Origin, TablePiece, arrow_of
+from kraftsim.audit.reading.plan import (
+    AuditedDirectory,
+    ReadReplica,
+    all_log_directories,
+    replica_of,
+)
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RANGE_BYTES, SegmentRange, joined
 from kraftsim.audit.tables import TABLES, Table
@@ -184,19 +189,19 @@ class Request:
 
 class Task(InputPartition):
     """What one task of Spark reads: jobs, replicas with the ranges of their logs, or the listing of
-    a directory.
+    directories.
     """
 
     def __init__(
         self,
         jobs: Sequence[Job] = (),
-        replicas: Sequence[tuple[Replica, Sequence[SegmentRange]]] = (),
-        listed: str = "",
+        replicas: Sequence[tuple[ReadReplica, Sequence[SegmentRange]]] = (),
+        listed: Sequence[str] = (),
         remote: str = "",
     ) -> None:
         super().__init__(None)
         self.jobs, self.replicas = tuple(jobs), tuple(replicas)
-        self.listed, self.remote = listed, remote
+        self.listed, self.remote = tuple(listed), remote
 
 
 class KafkaLogReader(DataSourceReader):
@@ -213,17 +218,16 @@ class KafkaLogReader(DataSourceReader):
         if request.table == "remote_files":
             return [Task(remote=place) for place in request.remote]
         tasks: list[Task] = []
-        for place in request.places:
-            if request.table in OF_DIRECTORIES:
-                tasks.append(Task(listed=place))
-            for directory in log_directories(place):
-                if request.table == "replicas":
-                    tasks += self._replicas(directory)
-                else:
-                    tasks += self._jobs(directory)
+        if request.table in OF_DIRECTORIES:
+            tasks.append(Task(listed=request.places))
+        for directory in all_log_directories(request.places):
+            if request.table == "replicas":
+                tasks += self._replicas(directory)
+            else:
+                tasks += self._jobs(directory)
         return tasks
 
-    def _jobs(self, directory: LogDirectory) -> list[Task]:
+    def _jobs(self, directory: AuditedDirectory) -> list[Task]:
         jobs = [
             job
             for job in jobs_of(disk_of(directory.path), directory, self._allows)
@@ -231,7 +235,7 @@ class KafkaLogReader(DataSourceReader):
         ]
         return [Task(jobs=share) for share in shares(jobs, RANGE_BYTES)]
 
-    def _replicas(self, directory: LogDirectory) -> list[Task]:
+    def _replicas(self, directory: AuditedDirectory) -> list[Task]:
         disk = disk_of(directory.path)
         tasks = []
         for partition in directory.partitions:
@@ -245,7 +249,7 @@ class KafkaLogReader(DataSourceReader):
         """Return whether rows from a file can be among those that are wanted."""
         return all(getattr(origin, column) in values for column, values in self._allowed.items())
 
-    def _allowed_rows(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def _allowed_rows(self, pieces: Iterable[TablePiece]) -> Iterator[TablePiece]:
         """Leave out rows of a listing that are not wanted."""
         names = [column.name for column in TABLES[self._request.table].columns]
         tests = [
@@ -256,7 +260,7 @@ class KafkaLogReader(DataSourceReader):
         for piece in pieces:
             if piece.table == self._request.table and isinstance(piece.rows, list):
                 rows = [row for row in piece.rows if all(row[at] in kept for at, kept in tests)]
-                yield Piece(piece.table, rows)
+                yield TablePiece(piece.table, rows)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Yield the rows of a task."""
@@ -266,7 +270,7 @@ class KafkaLogReader(DataSourceReader):
             if piece.table == self._request.table:
                 yield arrow_of(piece)
 
-    def _pieces(self, task: Task) -> Iterator[Piece]:
+    def _pieces(self, task: Task) -> Iterator[TablePiece]:
         options = self._request.options
         for job in task.jobs:
             yield from read(job, options)
@@ -275,9 +279,8 @@ class KafkaLogReader(DataSourceReader):
             for each in ranges:
                 ends.append((yield from read(each, options)))
             yield replica.piece(joined(ends))
-        if task.listed:
-            for directory in log_directories(task.listed):
-                yield from self._allowed_rows(directory.pieces)
+        for directory in all_log_directories(task.listed):
+            yield from self._allowed_rows(directory.pieces)
         if task.remote:
             yield from self._allowed_rows(remote_pieces(task.remote))
 

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 from kraftsim.analysis.places import Where
 from kraftsim.audit.reading.disks import disk_of
 from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, shares, size_of, weight_of
-from kraftsim.audit.reading.pieces import ParquetSink, Piece, shown
-from kraftsim.audit.reading.plan import LogDirectory, log_directories, replica_of
+from kraftsim.audit.reading.pieces import ParquetSink, TablePiece, shown
+from kraftsim.audit.reading.plan import AuditedDirectory, all_log_directories, replica_of
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, joined
 
@@ -32,7 +32,7 @@ Ends: TypeAlias = dict[tuple[str, str], list[tuple[int, RangeEnds]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedTables:
     """What was read: the log directories by name, the number of rows of each table, and the bytes
     of segments and other files that were read.
     """
@@ -60,14 +60,14 @@ def stage(
     with_crc: bool = True,
     workers: int | None = None,
     report: Report | None = None,
-) -> Staged:
+) -> StagedTables:
     """Write `ROOT/TABLE/part-N.parquet` for all tables with rows.
 
     Each of `dirs` is a log directory, or holds several; a path, or an address like s3://... Without
     `with_crc` only headers are read, and checksums are null; those of Kafka's own topics are
     always checked.
     """
-    directories = [each for place in dirs for each in log_directories(place)]
+    directories = all_log_directories(dirs)
     jobs = list(enumerate(_all_jobs(directories)))
     options = ReadOptions(with_records=with_records, with_crc=with_crc)
     total = sum(size_of(job) for _, job in jobs)
@@ -89,16 +89,16 @@ def stage(
         sink.write(remote_pieces(place))
     for table, count in sink.close().items():
         rows[table] += count
-    return Staged(
+    return StagedTables(
         log_dirs=tuple(each.path for each in directories if each.files), rows=dict(rows), size=total
     )
 
 
 def pieces_of(
     dirs: Iterable[Where], *, with_records: bool = False, with_crc: bool = True
-) -> Iterator[Piece]:
+) -> Iterator[TablePiece]:
     """Yield all rows of log directories, in this process."""
-    directories = [each for place in dirs for each in log_directories(place)]
+    directories = all_log_directories(dirs)
     options = ReadOptions(with_records=with_records, with_crc=with_crc)
     ends: Ends = defaultdict(list)
     for number, job in enumerate(_all_jobs(directories)):
@@ -108,12 +108,12 @@ def pieces_of(
     yield from _of_directories(directories, ends)
 
 
-def _all_jobs(directories: Iterable[LogDirectory]) -> Iterator[Job]:
+def _all_jobs(directories: Iterable[AuditedDirectory]) -> Iterator[Job]:
     for directory in directories:
         yield from jobs_of(disk_of(directory.path), directory, lambda origin: True)
 
 
-def _of_directories(directories: Iterable[LogDirectory], ends: Ends) -> Iterator[Piece]:
+def _of_directories(directories: Iterable[AuditedDirectory], ends: Ends) -> Iterator[TablePiece]:
     for directory in directories:
         yield from directory.pieces
         for partition in directory.partitions:
@@ -154,7 +154,7 @@ def _read_share(
 
 def _with_ends(
     number: int, job: Job, options: ReadOptions, ends: list[tuple[int, RangeEnds]]
-) -> Iterator[Piece]:
+) -> Iterator[TablePiece]:
     found = yield from read(job, options)
     if isinstance(job, SegmentRange):
         ends.append((number, found))

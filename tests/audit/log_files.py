@@ -6,9 +6,9 @@ from pathlib import Path
 
 from protocol.records.batches import build_batch
 from protocol.records.record import Record
+from protocol.storage.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot
 from protocol.storage.text_files import CLEAN_SHUTDOWN_FILE as CLEAN_SHUTDOWN
 from protocol.storage.text_files import META_PROPERTIES_FILE as META_PROPERTIES
-from protocol.storage.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot
 from protocol.storage.text_files import (
     EpochStart,
     MetaProperties,

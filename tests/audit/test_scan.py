@@ -13,6 +13,7 @@ from kraftsim.audit import scan
 from kraftsim.audit.judging import duckdb_tables
 from kraftsim.audit.reading import segments
 from kraftsim.audit.reading.pieces import Value
+from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.scan import stage
 from kraftsim.audit.tables import TABLES
 from protocol.records.batches import RecordBatch, build_batch
@@ -337,6 +338,37 @@ def test_large_segment_is_read_in_ranges_with_the_same_rows(
     (directory / "00000000000000000000.index").write_bytes(build_offset_index(0, entries))
     assert rows(directory, "batches") == whole
     assert [row["problem"] for row in rows(directory, "problems")] == ["index"]
+
+
+def test_directory_that_is_named_twice_is_read_once(disk: Path) -> None:
+    """Else each of its batches would be there twice."""
+    tables = [piece.table for piece in scan.pieces_of([disk, disk.parent, str(disk)])]
+    assert tables.count("log_dirs") == 1
+
+
+def test_files_of_remote_storage_are_named_by_their_paths(tmp_path: Path) -> None:
+    """The layout of Apache Kafka's LocalTieredStorage, which kraftsim's stores have too."""
+    segment = "-" + "s" * 21  # an id may begin with a hyphen
+    directory = tmp_path / "tier" / f"my-orders-12-{TOPIC_ID_TEXT}"
+    directory.mkdir(parents=True)
+    for suffix in ("log", "index", "timeindex", "txnindex", "snapshot", "leader_epoch_checkpoint"):
+        (directory / f"{42:020d}-{segment}.{suffix}").write_bytes(b"12345")
+    (tmp_path / "tier" / "notes").write_bytes(b"")
+    found = [row for piece in remote_pieces(tmp_path / "tier") for row in piece.rows]
+    assert {row[7] for row in found} == {
+        "log",
+        "index",
+        "timeindex",
+        "txnindex",
+        "snapshot",
+        "leader-epochs",
+        None,
+    }
+    assert {row[2:7] for row in found if row[7] is not None} == {
+        ("my-orders", 12, TOPIC_ID_TEXT, segment, 42)
+    }
+    missing = [piece.table for piece in remote_pieces(tmp_path / "missing")]
+    assert missing == ["problems"]
 
 
 def test_staged_tables_have_the_rows_and_types_of_the_declaration(

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.audit.reading.disks import LocalDisk
-from kraftsim.audit.reading.pieces import Origin, Piece, arrow_of
+from kraftsim.audit.reading.pieces import Origin, TablePiece, arrow_of
 from kraftsim.audit.reading.records import one_by_one, record_pieces
 from kraftsim.audit.reading.segments import (
-    Found,
+    FoundBatches,
     RangeReader,
     SegmentRange,
     batch_rows,
@@ -83,14 +83,14 @@ def part_of(content: bytes, directory: Path) -> SegmentRange:
     )
 
 
-def found_in(part: SegmentRange) -> Iterator[Found]:
+def found_in(part: SegmentRange) -> Iterator[FoundBatches]:
     """Yield the batches of a range, with their checksums unchecked."""
     for found in RangeReader(LocalDisk(), part, with_crc=False).found():
-        if isinstance(found, Found):
+        if isinstance(found, FoundBatches):
             yield found
 
 
-def rows_of(pieces: Iterator[Piece], table: str) -> Rows:
+def rows_of(pieces: Iterator[TablePiece], table: str) -> Rows:
     """Return rows in the order of the log."""
     found: Rows = []
     for piece in pieces:

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kraftsim.audit.scan import Staged, stage
+from kraftsim.audit.scan import StagedTables, stage
 from tests.apache_kafka.harness import SERVER_JVM, ApacheKafka, java_command
 from tools.bench.bench_pipeline import Memory
 
@@ -87,7 +87,7 @@ def read_all(files: list[Path]) -> None:
                 pass
 
 
-def scanned(data: Path, scratch: Path, workers: int, *, crc: bool, records: bool) -> Staged:
+def scanned(data: Path, scratch: Path, workers: int, *, crc: bool, records: bool) -> StagedTables:
     """Stage the tables of a log directory into a directory that is deleted afterwards."""
     with tempfile.TemporaryDirectory(dir=scratch) as root:
         staged = stage([data], Path(root), with_crc=crc, with_records=records, workers=workers)

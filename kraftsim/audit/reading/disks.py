@@ -18,7 +18,7 @@ DEPTH_MAX: Final = 8
 """Directories below a log directory that are looked into."""
 
 
-class FoundFile(NamedTuple):
+class DiskFile(NamedTuple):
     """A file below a directory: its path from there, its size, when it was changed; or why it
     cannot be read.
     """
@@ -29,10 +29,10 @@ class FoundFile(NamedTuple):
     trouble: str = ""
 
 
-class Disk(Protocol):
+class FileSource(Protocol):
     """A file system. Both methods raise OSError."""
 
-    def walk(self, root: str) -> Iterator[FoundFile]:
+    def walk(self, root: str) -> Iterator[DiskFile]:
         """Yield all files below a directory; a directory that cannot be listed, as a file with
         trouble.
         """
@@ -46,7 +46,7 @@ class Disk(Protocol):
 class LocalDisk:
     """The directories of this machine."""
 
-    def walk(self, root: str) -> Iterator[FoundFile]:
+    def walk(self, root: str) -> Iterator[DiskFile]:
         """Yield all files below a directory; a link back is followed once."""
         listed = os.scandir(root)
         seen = {_identity(os.stat(root))}
@@ -55,35 +55,33 @@ class LocalDisk:
 
     def _below(
         self, prefix: str, entries: list[os.DirEntry[str]], seen: set[tuple[int, int]], depth: int
-    ) -> Iterator[FoundFile]:
+    ) -> Iterator[DiskFile]:
         for entry in entries:
             path = f"{prefix}{entry.name}"
             try:
                 status = entry.stat()
             except OSError as failure:
-                yield FoundFile(path, 0, None, _reason(failure))
+                yield DiskFile(path, 0, None, _reason(failure))
                 continue
             modified_ms = status.st_mtime_ns // 1_000_000
             if stat.S_ISREG(status.st_mode):
-                yield FoundFile(path, status.st_size, modified_ms)
+                yield DiskFile(path, status.st_size, modified_ms)
             elif not stat.S_ISDIR(status.st_mode):
-                yield FoundFile(path, 0, modified_ms, "it is no regular file")
+                yield DiskFile(path, 0, modified_ms, "it is no regular file")
             elif _identity(status) not in seen:
                 seen.add(_identity(status))
                 if depth == DEPTH_MAX:
-                    yield FoundFile(
-                        f"{path}/", 0, modified_ms, "too many directories in each other"
-                    )
+                    yield DiskFile(f"{path}/", 0, modified_ms, "too many directories in each other")
                     continue
                 try:
                     with os.scandir(entry.path) as listed:
                         inner = sorted(listed, key=lambda each: each.name)
                 except OSError as failure:
-                    yield FoundFile(f"{path}/", 0, modified_ms, _reason(failure))
+                    yield DiskFile(f"{path}/", 0, modified_ms, _reason(failure))
                     continue
                 yield from self._below(f"{path}/", inner, seen, depth + 1)
                 if not inner:
-                    yield FoundFile(f"{path}/", 0, modified_ms)
+                    yield DiskFile(f"{path}/", 0, modified_ms)
 
     def read(self, path: str, position: int, size: int) -> bytes:
         """Return a piece of a file."""
@@ -102,14 +100,14 @@ class LocalDisk:
 class RemoteDisk:
     """The file systems that pyarrow reaches; endpoint and credentials come from the environment."""
 
-    def walk(self, root: str) -> Iterator[FoundFile]:
+    def walk(self, root: str) -> Iterator[DiskFile]:
         """Yield all files below a directory, or below a prefix."""
         place = place_of(root)
         found = place.files()
         if not found and not place.is_directory():
             raise MissingFile(f"{place}: there is no such directory")
         for file in found:
-            yield FoundFile(file.path, file.size_bytes, file.modified_ns // 1_000_000)
+            yield DiskFile(file.path, file.size_bytes, file.modified_ns // 1_000_000)
 
     def read(self, path: str, position: int, size: int) -> bytes:
         """Return a piece of a file."""
@@ -119,7 +117,7 @@ class RemoteDisk:
             return bytes(file.read_at(size, position))
 
 
-def disk_of(place: str) -> Disk:
+def disk_of(place: str) -> FileSource:
     """Return the file system of a path or an address."""
     return RemoteDisk() if "://" in place else LocalDisk()
 
@@ -140,7 +138,7 @@ def _reason(failure: OSError) -> str:
     return failure.strerror or str(failure)
 
 
-def readable(disk: Disk, path: str, size: int) -> bytes | None:
+def readable(disk: FileSource, path: str, size: int) -> bytes | None:
     """Return a small file, None if it is not there or cannot be read."""
     with suppress(OSError):
         return disk.read(path, 0, size)

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kraftsim.audit.reading.disks import Disk
-from kraftsim.audit.reading.pieces import Origin, Piece
+from kraftsim.audit.reading.disks import FileSource
+from kraftsim.audit.reading.pieces import Origin, TablePiece
 from kraftsim.audit.reading.record_walk import Longs
 from kraftsim.audit.reading.segments import (
     INDEX_ENTRY,
@@ -39,7 +39,7 @@ PROBLEMS_MAX: Final = 100
 """Rows of `problems` about the entries of one index: a foreign one contradicts with every entry."""
 
 
-def offset_index_pieces(origin: Origin, base_offset: int, content: bytes) -> Iterator[Piece]:
+def offset_index_pieces(origin: Origin, base_offset: int, content: bytes) -> Iterator[TablePiece]:
     """Yield the entries of an offset index, and its contradictions with itself."""
     yield from _odd_size(origin, content, INDEX_ENTRY.itemsize)
     entries = np.frombuffer(content, INDEX_ENTRY, len(content) // INDEX_ENTRY.itemsize)
@@ -55,7 +55,7 @@ def offset_index_pieces(origin: Origin, base_offset: int, content: bytes) -> Ite
 
 def time_index_pieces(
     origin: Origin, base_offset: int, content: bytes, end_offset: int | None
-) -> Iterator[Piece]:
+) -> Iterator[TablePiece]:
     """Yield the entries of a time index, and its contradictions with itself and with the end of its
     segment: one past its last offset; None for a segment without a batch.
     """
@@ -79,7 +79,9 @@ def time_index_pieces(
             )
 
 
-def transaction_index_pieces(origin: Origin, base_offset: int, content: bytes) -> Iterator[Piece]:
+def transaction_index_pieces(
+    origin: Origin, base_offset: int, content: bytes
+) -> Iterator[TablePiece]:
     """Yield the aborted transactions, and contradictions of the index with itself."""
     yield from _odd_size(origin, content, TRANSACTION_BYTES)
     last_offset = base_offset - 1
@@ -118,10 +120,10 @@ def transaction_index_pieces(origin: Origin, base_offset: int, content: bytes) -
             )
         )
     if rows:
-        yield Piece("aborted_transactions", rows)
+        yield TablePiece("aborted_transactions", rows)
 
 
-def segment_end(disk: Disk, part: SegmentRange) -> int | None:
+def segment_end(disk: FileSource, part: SegmentRange) -> int | None:
     """Return the offset after the last batch of a segment, None without one. Raises OSError."""
     return last_offset_of(disk, part)
 
@@ -129,7 +131,7 @@ def segment_end(disk: Disk, part: SegmentRange) -> int | None:
 class IndexComparison:
     """Holds the entries of an offset index whose positions are in a range against its batches."""
 
-    def __init__(self, disk: Disk, part: SegmentRange) -> None:
+    def __init__(self, disk: FileSource, part: SegmentRange) -> None:
         self._part = part
         entries = (
             np.zeros(0, INDEX_ENTRY) if part.index is None else index_entries(disk, part.index)
@@ -157,7 +159,7 @@ class IndexComparison:
         """Do not report entries that name a place in unreadable bytes: these are reported."""
         self._is_sound |= (self._positions >= start) & (self._positions < start + size)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[TablePiece]:
         """Yield a row of `problems` for each entry that names no batch, or one after its offset."""
         index = self._part.index
         for at in np.flatnonzero(~self._is_sound)[:PROBLEMS_MAX].tolist():
@@ -179,17 +181,17 @@ class IndexComparison:
 
 def _entries(
     table: str, origin: Origin, base_offset: int, values: dict[str, pa.Array], count: int
-) -> Iterator[Piece]:
+) -> Iterator[TablePiece]:
     if count:
         columns = {
             "base_offset": pa.repeat(pa.scalar(base_offset, pa.int64()), count),
             "entry": pa.array(np.arange(count, dtype=np.int32)),
             **values,
         }
-        yield Piece(table, record_batch(table, origin, columns, count))
+        yield TablePiece(table, record_batch(table, origin, columns, count))
 
 
-def _odd_size(origin: Origin, content: bytes, entry_bytes: int) -> Iterator[Piece]:
+def _odd_size(origin: Origin, content: bytes, entry_bytes: int) -> Iterator[TablePiece]:
     odd = len(content) % entry_bytes
     if odd:
         yield origin.problem(
@@ -202,7 +204,7 @@ def _odd_size(origin: Origin, content: bytes, entry_bytes: int) -> Iterator[Piec
 
 def _unordered(
     origin: Origin, entry_bytes: int, values: Longs, what: str, *, is_strict: bool
-) -> Iterator[Piece]:
+) -> Iterator[TablePiece]:
     steps = np.diff(values)
     wrong: npt.NDArray[np.bool_] = steps <= 0 if is_strict else steps < 0
     for number in np.flatnonzero(wrong)[:PROBLEMS_MAX].tolist():
@@ -214,7 +216,7 @@ def _unordered(
         )
 
 
-def _below_base(origin: Origin, offsets: Longs, base_offset: int) -> Iterator[Piece]:
+def _below_base(origin: Origin, offsets: Longs, base_offset: int) -> Iterator[TablePiece]:
     if len(offsets) and offsets[-1] < base_offset:
         yield origin.problem(
             "index", f"the last offset {int(offsets[-1])} is below the base offset {base_offset}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from kraftsim.audit.reading.pieces import Origin, Piece, Row, Value
+from kraftsim.audit.reading.pieces import Origin, Row, TablePiece, Value
 from kraftsim.inspect.dump.payloads import TRANSACTION_STATES
 from kraftsim.inspect.dump.rows import json_text
 from protocol.codec.declaration import snake_case
@@ -53,7 +53,7 @@ REMOTE_LOG_TOPIC: Final = "__remote_log_metadata"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """Where a record is: the file, and the batch at a position of it; `snapshot` is end offset and
     epoch of the snapshot of metadata that the file is.
     """
@@ -75,11 +75,11 @@ class Place:
         return None if self.snapshot is None else self.snapshot[0]
 
 
-Decode = Callable[[Place, Record], Iterator[Piece]]
+Decode = Callable[[RecordPlace, Record], Iterator[TablePiece]]
 """Yields the rows of a record. Raises MalformedMessage."""
 
 
-def internal_rows(decode: Decode, place: Place) -> Iterator[Piece]:
+def internal_rows(decode: Decode, place: RecordPlace) -> Iterator[TablePiece]:
     """Yield the rows of all records of a batch, and of `problems` for what cannot be decoded."""
     batch = place.batch
     if not isinstance(batch, OldMessage) and batch.is_control:
@@ -94,13 +94,13 @@ def internal_rows(decode: Decode, place: Place) -> Iterator[Piece]:
         yield _problem(place, malformed.reason)
 
 
-def _problem(place: Place, reason: str) -> Piece:
+def _problem(place: RecordPlace, reason: str) -> TablePiece:
     return place.origin.problem(
         "malformed", reason, position=place.position, size=place.batch.size_bytes
     )
 
 
-def _unsupported(place: Place, record: Record) -> Piece:
+def _unsupported(place: RecordPlace, record: Record) -> TablePiece:
     reason = f"record {record.offset} is of a type or version that is not known here"
     return place.origin.problem(
         "unsupported", reason, position=place.position, size=place.batch.size_bytes
@@ -111,34 +111,34 @@ def _unsupported(place: Place, record: Record) -> Piece:
 # __cluster_metadata
 
 
-def metadata_rows(place: Place, record: Record) -> Iterator[Piece]:
+def metadata_rows(place: RecordPlace, record: Record) -> Iterator[TablePiece]:
     """Yield the row of a record of the metadata log, and those of its type."""
     value, prefix = record.value or b"", place.prefix(record)
     ends = (None, None) if place.snapshot is None else place.snapshot
     if not _is_known(value, metadata.record_class):
         version = value[2] if len(value) > 2 else None
         row: Row = (*prefix, record.timestamp, *ends, None, version, None)
-        yield Piece("metadata_records", [row])
+        yield TablePiece("metadata_records", [row])
         return
     message = metadata.parse_record(value)
     version = metadata.record_version(value)
     name = snake_case(declaration_of(type(message)).name).upper()
     data = json_text(message_to_json(message, version))
-    yield Piece("metadata_records", [(*prefix, record.timestamp, *ends, name, version, data)])
+    yield TablePiece("metadata_records", [(*prefix, record.timestamp, *ends, name, version, data)])
     end = place.snapshot_end
     match message:
         case TopicRecord():
             topic = (uuid_text(message.topic_id), message.name, False)
-            yield Piece("metadata_topics", [(*prefix, end, *topic)])
+            yield TablePiece("metadata_topics", [(*prefix, end, *topic)])
         case RemoveTopicRecord():
-            yield Piece(
+            yield TablePiece(
                 "metadata_topics", [(*prefix, end, uuid_text(message.topic_id), None, True)]
             )
         case PartitionRecord() | PartitionChangeRecord():
-            yield Piece("metadata_partitions", [(*prefix, end, *_partition(message))])
+            yield TablePiece("metadata_partitions", [(*prefix, end, *_partition(message))])
         case ProducerIdsRecord():
             block = (message.broker_id, message.broker_epoch, message.next_producer_id)
-            yield Piece("producer_id_blocks", [(*prefix, end, *block)])
+            yield TablePiece("producer_id_blocks", [(*prefix, end, *block)])
 
 
 def _partition(message: PartitionRecord | PartitionChangeRecord) -> Row:
@@ -172,7 +172,7 @@ def _is_known(value: bytes, record_class: Callable[[int], type]) -> bool:
 # __transaction_state
 
 
-def transaction_rows(place: Place, record: Record) -> Iterator[Piece]:
+def transaction_rows(place: RecordPlace, record: Record) -> Iterator[TablePiece]:
     """Yield the rows of a transactional id's state."""
     found = _coordinated(CoordinatorTopic.TRANSACTION_STATE, record)
     if found is None:
@@ -182,7 +182,7 @@ def transaction_rows(place: Place, record: Record) -> Iterator[Piece]:
     prefix = place.prefix(record)
     start: Row = (*prefix, record.timestamp, key.transactional_id, state is None)
     if state is None:
-        yield Piece("transaction_states", [(*start, *(None,) * 11)])
+        yield TablePiece("transaction_states", [(*start, *(None,) * 11)])
         return
     status = name_of_status(state.transaction_status)
     partitions = [
@@ -190,7 +190,7 @@ def transaction_rows(place: Place, record: Record) -> Iterator[Piece]:
         for each in state.transaction_partitions or ()
         for partition in each.partition_ids
     ]
-    yield Piece(
+    yield TablePiece(
         "transaction_states",
         [
             (
@@ -211,7 +211,7 @@ def transaction_rows(place: Place, record: Record) -> Iterator[Piece]:
     )
     of_id = (key.transactional_id, state.producer_id, state.producer_epoch, status)
     if partitions:
-        yield Piece(
+        yield TablePiece(
             "transaction_partitions", [(*prefix, *of_id, *partition) for partition in partitions]
         )
 
@@ -242,16 +242,16 @@ def _coordinated(topic: CoordinatorTopic, record: Record) -> tuple[Message, Mess
 # __consumer_offsets
 
 
-def group_rows(place: Place, record: Record) -> Iterator[Piece]:
+def group_rows(place: RecordPlace, record: Record) -> Iterator[TablePiece]:
     """Yield the row of an offset commit, or of another record of a group."""
     found = _coordinated(CoordinatorTopic.CONSUMER_OFFSETS, record)
     prefix = place.prefix(record)
     if found is None:
-        yield Piece("group_records", [(*prefix, record.timestamp, None, None, None, None)])
+        yield TablePiece("group_records", [(*prefix, record.timestamp, None, None, None, None)])
         return
     key, value = found
     if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
-        yield Piece("group_offsets", [(*prefix, *_offset_commit(place, record, key, value))])
+        yield TablePiece("group_offsets", [(*prefix, *_offset_commit(place, record, key, value))])
         return
     fields = message_to_json(key, 0)
     group = fields.get("groupId", fields.get("group"))
@@ -260,12 +260,12 @@ def group_rows(place: Place, record: Record) -> Iterator[Piece]:
         shown = json_text(message_to_json(value, value_version(record.value)))
     name = declaration_of(type(key)).name.removesuffix("Key")
     group_id = group if isinstance(group, str) else None
-    yield Piece(
+    yield TablePiece(
         "group_records", [(*prefix, record.timestamp, name, group_id, json_text(fields), shown)]
     )
 
 
-def _offset_commit(place: Place, record: Record, key: Message, value: Message | None) -> Row:
+def _offset_commit(place: RecordPlace, record: Record, key: Message, value: Message | None) -> Row:
     batch = place.batch
     producer: Row = (False, -1, -1)
     if not isinstance(batch, OldMessage):
@@ -288,7 +288,7 @@ def _offset_commit(place: Place, record: Record, key: Message, value: Message | 
 # __share_group_state
 
 
-def share_rows(place: Place, record: Record) -> Iterator[Piece]:
+def share_rows(place: RecordPlace, record: Record) -> Iterator[TablePiece]:
     """Yield the row of a snapshot or an update of a share-partition."""
     found = _coordinated(CoordinatorTopic.SHARE_GROUP_STATE, record)
     if found is None:
@@ -306,7 +306,7 @@ def share_rows(place: Place, record: Record) -> Iterator[Piece]:
         value is None,
     )
     if value is None:
-        yield Piece("share_states", [(*start, *(None,) * 5)])
+        yield TablePiece("share_states", [(*start, *(None,) * 5)])
         return
     batches = [
         (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
@@ -314,14 +314,14 @@ def share_rows(place: Place, record: Record) -> Iterator[Piece]:
     ]
     state_epoch = getattr(value, "state_epoch", None)
     state = (value.snapshot_epoch, state_epoch, value.leader_epoch, value.start_offset)
-    yield Piece("share_states", [(*start, *state, _json(batches))])
+    yield TablePiece("share_states", [(*start, *state, _json(batches))])
 
 
 # --------------------------------------------------------------------------------------------------
 # __remote_log_metadata
 
 
-def remote_log_rows(place: Place, record: Record) -> Iterator[Piece]:
+def remote_log_rows(place: RecordPlace, record: Record) -> Iterator[TablePiece]:
     """Yield the row of an event of a remote segment or partition."""
     value = record.value or b""
     start: Row = (*place.prefix(record), record.timestamp)
@@ -357,7 +357,7 @@ def remote_log_rows(place: Place, record: Record) -> Iterator[Piece]:
         case _:
             yield _unsupported(place, record)
             return
-    yield Piece("remote_segments", [(*start, kind, *owner, segment_id, *rest)])
+    yield TablePiece("remote_segments", [(*start, kind, *owner, segment_id, *rest)])
 
 
 def _event(message: Message) -> tuple[int, None, int]:

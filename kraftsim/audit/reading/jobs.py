@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from kraftsim.audit.reading.disks import Disk, disk_of
+from kraftsim.audit.reading.disks import FileSource, disk_of
 from kraftsim.audit.reading.indexes import (
     IndexComparison,
     offset_index_pieces,
@@ -20,22 +20,22 @@ from kraftsim.audit.reading.internal import (
     DECODERS,
     TABLES_OF,
     Decode,
-    Place,
+    RecordPlace,
     internal_rows,
     metadata_rows,
 )
 from kraftsim.audit.reading.layout import CHECKPOINT, LIVE
-from kraftsim.audit.reading.pieces import Origin, Piece
+from kraftsim.audit.reading.pieces import Origin, TablePiece
 from kraftsim.audit.reading.plan import (
     SMALL_FILE_BYTES_MAX,
+    AuditedDirectory,
     ListedFile,
-    LogDirectory,
     segment_ranges,
 )
 from kraftsim.audit.reading.record_walk import Longs
 from kraftsim.audit.reading.records import record_pieces
 from kraftsim.audit.reading.segments import (
-    Found,
+    FoundBatches,
     RangeEnds,
     RangeReader,
     SegmentRange,
@@ -110,7 +110,7 @@ def size_of(job: Job) -> int:
     return job.end - job.start if isinstance(job, SegmentRange) else job.origin.size
 
 
-def jobs_of(disk: Disk, directory: LogDirectory, allows: Allows) -> list[Job]:
+def jobs_of(disk: FileSource, directory: AuditedDirectory, allows: Allows) -> list[Job]:
     """Return what is to be read of a log directory, of files that are allowed; ranges are in the
     order of each log.
     """
@@ -173,7 +173,7 @@ def _small_file(file: ListedFile, segments: dict[int, SegmentRange]) -> Iterator
         )
 
 
-def read(job: Job, options: ReadOptions) -> Generator[Piece, None, RangeEnds]:
+def read(job: Job, options: ReadOptions) -> Generator[TablePiece, None, RangeEnds]:
     """Yield the rows of a job; return the ends of a range."""
     disk = disk_of(job.origin.log_dir)
     try:
@@ -186,8 +186,8 @@ def read(job: Job, options: ReadOptions) -> Generator[Piece, None, RangeEnds]:
 
 
 def _range(
-    disk: Disk, part: SegmentRange, options: ReadOptions
-) -> Generator[Piece, None, RangeEnds]:
+    disk: FileSource, part: SegmentRange, options: ReadOptions
+) -> Generator[TablePiece, None, RangeEnds]:
     topic = part.origin.topic or ""
     is_internal = topic in DECODERS
     decode = DECODERS[topic] if is_internal and options.wants(*TABLES_OF[topic], PROBLEMS) else None
@@ -196,7 +196,7 @@ def _range(
     first_offset: int | None = None
     end_offset: int | None = None
     for found in reader.found():
-        if isinstance(found, Piece):
+        if isinstance(found, TablePiece):
             yield found
             index.pass_over(*_span(found))
             continue
@@ -212,7 +212,7 @@ def _range(
     return RangeEnds(first_offset, end_offset)
 
 
-def _span(problem: Piece) -> tuple[int, int]:
+def _span(problem: TablePiece) -> tuple[int, int]:
     """Return position and size of the bytes that are no batch."""
     assert isinstance(problem.rows, list)
     _, _, _, _, _, _, position, size, *_ = problem.rows[0]
@@ -220,7 +220,7 @@ def _span(problem: Piece) -> tuple[int, int]:
     return position, size
 
 
-def _starts(found: Found, base_offset: int) -> tuple[Longs, Longs]:
+def _starts(found: FoundBatches, base_offset: int) -> tuple[Longs, Longs]:
     """Return the positions in the file, and the base offsets; of a wrapper of an old format the
     lowest that it can have.
     """
@@ -229,12 +229,14 @@ def _starts(found: Found, base_offset: int) -> tuple[Longs, Longs]:
     return np.array([found.old.position + found.shift]), np.array([base_offset])
 
 
-def _decoded(part: SegmentRange, found: Found, decode: Decode) -> Iterator[Piece]:
+def _decoded(part: SegmentRange, found: FoundBatches, decode: Decode) -> Iterator[TablePiece]:
     for batch in found.batches():
-        yield from internal_rows(decode, Place(part.origin, batch.position + found.shift, batch))
+        yield from internal_rows(
+            decode, RecordPlace(part.origin, batch.position + found.shift, batch)
+        )
 
 
-def _file(disk: Disk, job: SmallFile) -> Iterator[Piece]:
+def _file(disk: FileSource, job: SmallFile) -> Iterator[TablePiece]:
     if job.kind in (CHECKPOINT, file_names.BOOTSTRAP_CHECKPOINT):
         yield from _metadata_snapshot(disk, job)
         return
@@ -260,7 +262,7 @@ def _file(disk: Disk, job: SmallFile) -> Iterator[Piece]:
             yield from quorum_state_pieces(job.origin, content)
 
 
-def _metadata_snapshot(disk: Disk, job: SmallFile) -> Iterator[Piece]:
+def _metadata_snapshot(disk: FileSource, job: SmallFile) -> Iterator[TablePiece]:
     """Yield the records of a snapshot of the metadata log, or of bootstrap.checkpoint."""
     name = parse_metadata_snapshot_name(job.origin.file.rpartition("/")[2])
     snapshot = (0, 0) if name is None else (name.end_offset, name.leader_epoch)
@@ -274,12 +276,12 @@ def _metadata_snapshot(disk: Disk, job: SmallFile) -> Iterator[Piece]:
     )
     is_complete = False
     for found in RangeReader(disk, part, with_crc=True).found():
-        if isinstance(found, Piece):
+        if isinstance(found, TablePiece):
             yield found
             continue
         yield from _problems(batch_rows(part, found))
         for batch in found.batches():
-            place = Place(job.origin, batch.position + found.shift, batch, snapshot)
+            place = RecordPlace(job.origin, batch.position + found.shift, batch, snapshot)
             yield from internal_rows(metadata_rows, place)
             if isinstance(batch, RecordBatch) and batch.is_control:
                 is_complete = control_of(batch)[0] == ControlType.SNAPSHOT_FOOTER.name
@@ -287,5 +289,5 @@ def _metadata_snapshot(disk: Disk, job: SmallFile) -> Iterator[Piece]:
         yield job.origin.problem("torn", "the snapshot does not end with a footer")
 
 
-def _problems(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def _problems(pieces: Iterator[TablePiece]) -> Iterator[TablePiece]:
     return (piece for piece in pieces if piece.table == "problems")

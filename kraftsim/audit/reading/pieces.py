@@ -16,7 +16,7 @@ ROWS_PER_GROUP: Final = 131_072
 BYTES_PER_GROUP: Final = 32 << 20
 
 
-class Piece(NamedTuple):
+class TablePiece(NamedTuple):
     """Some rows of a table: tuples in the order of its columns, or an Arrow batch."""
 
     table: str
@@ -66,12 +66,12 @@ class Origin:
         position: int | None = None,
         size: int | None = None,
         is_tail: bool = False,
-    ) -> Piece:
+    ) -> TablePiece:
         """Return a row of `problems` about this file."""
-        return Piece("problems", [(*self.prefix, position, size, problem, reason, is_tail)])
+        return TablePiece("problems", [(*self.prefix, position, size, problem, reason, is_tail)])
 
 
-def arrow_of(piece: Piece) -> pa.RecordBatch:
+def arrow_of(piece: TablePiece) -> pa.RecordBatch:
     """Return a piece as an Arrow batch with the columns of its table."""
     if not isinstance(piece.rows, list):
         return piece.rows
@@ -118,7 +118,7 @@ class ParquetSink:
         self._writers: dict[str, pq.ParquetWriter] = {}
         self.row_counts: dict[str, int] = {}
 
-    def write(self, pieces: Iterator[Piece]) -> None:
+    def write(self, pieces: Iterator[TablePiece]) -> None:
         """Take over all pieces."""
         for piece in pieces:
             if isinstance(piece.rows, list):
@@ -142,7 +142,7 @@ class ParquetSink:
     def _settle(self, table: str) -> None:
         rows = self._waiting.pop(table)
         if rows:
-            self._add(table, arrow_of(Piece(table, rows)))
+            self._add(table, arrow_of(TablePiece(table, rows)))
 
     def _add(self, table: str, batch: pa.RecordBatch) -> None:
         buffer = self._buffers.setdefault(table, _Buffer())
@@ -158,7 +158,7 @@ class ParquetSink:
         if table not in self._writers:
             directory = self._root / table
             directory.mkdir(parents=True, exist_ok=True)
-            # offsets, times, values hardly repeat: a dictionary of them is given up after its cost
+            # a dictionary of offsets, times or values costs time, and is given up: they differ
             self._writers[table] = pq.ParquetWriter(
                 directory / f"part-{self._part}.parquet",
                 schema,
@@ -174,7 +174,7 @@ class ParquetSink:
         self.row_counts[table] = self.row_counts.get(table, 0) + rows.num_rows
 
 
-def rows_of(pieces: Iterable[Piece], table: str) -> Iterator[pa.RecordBatch]:
+def rows_of(pieces: Iterable[TablePiece], table: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one table as Arrow batches."""
     for piece in pieces:
         if piece.table == table:

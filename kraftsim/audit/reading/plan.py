@@ -12,9 +12,9 @@ from typing import Final
 
 from kraftsim.analysis.places import Where
 from kraftsim.audit.reading import layout
-from kraftsim.audit.reading.disks import Disk, FoundFile, disk_of, named, readable
+from kraftsim.audit.reading.disks import DiskFile, FileSource, disk_of, named, readable
 from kraftsim.audit.reading.layout import FUTURE, LIVE, DirectoryName, FileName
-from kraftsim.audit.reading.pieces import Origin, Piece, Row, shown
+from kraftsim.audit.reading.pieces import Origin, Row, TablePiece, shown
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, ranges_of
 from kraftsim.audit.reading.small_files import meta_properties_of, offsets_of, topic_id_of
 from protocol.storage import file_names
@@ -51,7 +51,7 @@ class Partition:
 
 
 @dataclass(slots=True)
-class LogDirectory:
+class AuditedDirectory:
     """One log directory: its files, what its own files say, and rows about all that."""
 
     path: str
@@ -59,13 +59,19 @@ class LogDirectory:
     meta: MetaProperties | None
     partitions: list[Partition] = field(default_factory=list)
     checkpoints: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[TablePiece] = field(default_factory=list)
 
 
-def log_directories(place: Where) -> list[LogDirectory]:
+def all_log_directories(places: Iterable[Where]) -> list[AuditedDirectory]:
+    """Return the log directories of several places; one that is named twice, once."""
+    found = [each for place in places for each in log_directories(place)]
+    return list({each.path: each for each in found}.values())
+
+
+def log_directories(place: Where) -> list[AuditedDirectory]:
     """Return the log directories that a directory is or holds.
 
-    One without any is a LogDirectory without files, with the problem as its row.
+    One without any is a AuditedDirectory without files, with the problem as its row.
     """
     root = str(place)
     try:
@@ -80,7 +86,7 @@ def log_directories(place: Where) -> list[LogDirectory]:
     return [_log_directory(disk, path, files) for path, files in sorted(homes.items())]
 
 
-def _homes(found: Iterable[FoundFile], root: str) -> dict[str, list[FoundFile]]:
+def _homes(found: Iterable[DiskFile], root: str) -> dict[str, list[DiskFile]]:
     """Group the files by log directory; their paths become relative to it."""
     files = list(found)
     prefixes: set[str] = set()
@@ -92,7 +98,7 @@ def _homes(found: Iterable[FoundFile], root: str) -> dict[str, list[FoundFile]]:
         parent, _, name = root.rpartition("/")
         if any(layout.parse_file(file.path).kind != layout.UNKNOWN for file in files):
             return {parent or "/": [file._replace(path=f"{name}/{file.path}") for file in files]}
-    homes: dict[str, list[FoundFile]] = {}
+    homes: dict[str, list[DiskFile]] = {}
     for file in files:
         inside = [each for each in prefixes if file.path.startswith(each)]
         if inside:
@@ -116,8 +122,10 @@ def _home(path: str) -> str | None:
     return None
 
 
-def _nothing(root: str, reason: str) -> LogDirectory:
-    return LogDirectory(root, [], None, pieces=[_origin(root, None).problem("unreadable", reason)])
+def _nothing(root: str, reason: str) -> AuditedDirectory:
+    return AuditedDirectory(
+        root, [], None, pieces=[_origin(root, None).problem("unreadable", reason)]
+    )
 
 
 def _origin(
@@ -136,8 +144,8 @@ def _origin(
     )
 
 
-def _log_directory(disk: Disk, path: str, found: Sequence[FoundFile]) -> LogDirectory:
-    pieces: list[Piece] = []
+def _log_directory(disk: FileSource, path: str, found: Sequence[DiskFile]) -> AuditedDirectory:
+    pieces: list[TablePiece] = []
     meta: MetaProperties | None = None
     content = _content(disk, path, found, file_names.META_PROPERTIES)
     if content is not None:
@@ -146,7 +154,7 @@ def _log_directory(disk: Disk, path: str, found: Sequence[FoundFile]) -> LogDire
         pieces += problems
     node_id = None if meta is None else meta.node_id
     files = [_listed(path, node_id, file) for file in found if not file.path.endswith("/")]
-    directory = LogDirectory(path, files, meta, pieces=pieces)
+    directory = AuditedDirectory(path, files, meta, pieces=pieces)
     _add_partitions(disk, directory)
     _add_troubles(directory, node_id, found)
     for name in layout.OFFSET_CHECKPOINTS:
@@ -155,19 +163,19 @@ def _log_directory(disk: Disk, path: str, found: Sequence[FoundFile]) -> LogDire
             offsets, rows = offsets_of(_origin(path, node_id, name, len(content)), content)
             directory.checkpoints[name] = offsets
             pieces += rows
-    pieces.append(Piece("log_dirs", [_row(directory, node_id)]))
-    pieces.append(Piece("files", list(_file_rows(directory))))
+    pieces.append(TablePiece("log_dirs", [_row(directory, node_id)]))
+    pieces.append(TablePiece("files", list(_file_rows(directory))))
     return directory
 
 
-def _content(disk: Disk, path: str, found: Iterable[FoundFile], name: str) -> bytes | None:
+def _content(disk: FileSource, path: str, found: Iterable[DiskFile], name: str) -> bytes | None:
     for file in found:
         if file.path == name and file.size <= SMALL_FILE_BYTES_MAX and not file.trouble:
             return readable(disk, f"{path}/{name}", file.size)
     return None
 
 
-def _listed(log_dir: str, node_id: int | None, file: FoundFile) -> ListedFile:
+def _listed(log_dir: str, node_id: int | None, file: DiskFile) -> ListedFile:
     parts = file.path.split("/")
     directory = parts[0] if len(parts) > 1 else None
     name = layout.parse_file(parts[-1]) if len(parts) <= 2 else FileName(layout.UNKNOWN)
@@ -184,7 +192,7 @@ def _listed(log_dir: str, node_id: int | None, file: FoundFile) -> ListedFile:
     )
 
 
-def _add_partitions(disk: Disk, directory: LogDirectory) -> None:
+def _add_partitions(disk: FileSource, directory: AuditedDirectory) -> None:
     """Fill in the partitions whose logs are read."""
     partitions: dict[str, Partition] = {}
     for file in directory.files:
@@ -211,7 +219,9 @@ def _add_partitions(disk: Disk, directory: LogDirectory) -> None:
     directory.partitions = [partitions[name] for name in sorted(partitions)]
 
 
-def _add_troubles(directory: LogDirectory, node_id: int | None, found: Sequence[FoundFile]) -> None:
+def _add_troubles(
+    directory: AuditedDirectory, node_id: int | None, found: Sequence[DiskFile]
+) -> None:
     """Add a row of `problems` for each file that cannot be opened, and for foreign directories."""
     for file in found:
         if file.trouble:
@@ -225,7 +235,7 @@ def _add_troubles(directory: LogDirectory, node_id: int | None, found: Sequence[
             directory.pieces.append(origin.problem("name", reason))
 
 
-def _row(directory: LogDirectory, node_id: int | None) -> Row:
+def _row(directory: AuditedDirectory, node_id: int | None) -> Row:
     meta = directory.meta
     names = {file.origin.file for file in directory.files}
     times = [each.modified_ms for each in directory.files if each.modified_ms is not None]
@@ -245,7 +255,7 @@ def _row(directory: LogDirectory, node_id: int | None) -> Row:
     )
 
 
-def _file_rows(directory: LogDirectory) -> Iterator[Row]:
+def _file_rows(directory: AuditedDirectory) -> Iterator[Row]:
     topic_ids: Mapping[str | None, str | None] = {
         each.origin.directory: each.topic_id for each in directory.partitions
     }
@@ -261,7 +271,7 @@ def _file_rows(directory: LogDirectory) -> Iterator[Row]:
         )
 
 
-def segment_ranges(disk: Disk, partition: Partition) -> list[SegmentRange]:
+def segment_ranges(disk: FileSource, partition: Partition) -> list[SegmentRange]:
     """Return the ranges in which the log of a partition is read, in its order."""
     ranges: list[SegmentRange] = []
     for number, segment in enumerate(partition.segments):
@@ -280,7 +290,7 @@ def segment_ranges(disk: Disk, partition: Partition) -> list[SegmentRange]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class ReadReplica:
     """What is known of a replica before its log is read: its row of `replicas` without its ends."""
 
     of_directory: Row
@@ -289,13 +299,13 @@ class Replica:
     checkpoints: Row
     is_future: bool
 
-    def piece(self, ends: RangeEnds) -> Piece:
+    def piece(self, ends: RangeEnds) -> TablePiece:
         """Return the row."""
         offsets = self.segment_offsets
         end_offset = ends.end_offset
         if end_offset is None and offsets:
             end_offset = offsets[-1]
-        return Piece(
+        return TablePiece(
             "replicas",
             [
                 (
@@ -312,11 +322,11 @@ class Replica:
         )
 
 
-def replica_of(directory: LogDirectory, partition: Partition) -> Replica:
+def replica_of(directory: AuditedDirectory, partition: Partition) -> ReadReplica:
     """Return the replica in a partition's directory; checkpoints are not about future ones."""
     key = (partition.name.topic, partition.name.partition)
     is_future = partition.name.state == FUTURE
-    return Replica(
+    return ReadReplica(
         of_directory=partition.origin.of_directory,
         topic_id=partition.topic_id,
         segment_offsets=tuple(each.name.base_offset or 0 for each in partition.segments),

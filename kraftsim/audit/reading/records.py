@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kraftsim.audit.reading.pieces import Piece, Row
+from kraftsim.audit.reading.pieces import Row, TablePiece
 from kraftsim.audit.reading.record_walk import Longs, Walked, cut_out, walk, without
 from kraftsim.audit.reading.segments import (
     LAST_SEQUENCE,
-    Found,
+    FoundBatches,
     SegmentRange,
     record_batch,
 )
@@ -54,7 +54,7 @@ class _Bodies(NamedTuple):
     ends: Longs
 
 
-def record_pieces(part: SegmentRange, found: Found) -> Iterator[Piece]:
+def record_pieces(part: SegmentRange, found: FoundBatches) -> Iterator[TablePiece]:
     """Yield the records of some batches, and rows of `problems` for batches that do not decode."""
     if found.old is not None:
         if found.old.crc_is_valid():
@@ -78,13 +78,13 @@ def record_pieces(part: SegmentRange, found: Found) -> Iterator[Piece]:
         )
         others += bodies.numbers[walked.is_left].tolist()
         if len(walked.batch):
-            yield Piece("records", _columns(part, found, bodies, walked, texts))
+            yield TablePiece("records", _columns(part, found, bodies, walked, texts))
     for number in sorted(others):
         batch = RecordBatch(found.buffer, int(found.positions[number]))
         yield from one_by_one(part, batch, found.shift)
 
 
-def _plain_bodies(found: Found, numbers: Longs) -> Iterator[_Bodies]:
+def _plain_bodies(found: FoundBatches, numbers: Longs) -> Iterator[_Bodies]:
     if len(numbers):
         starts = found.positions[numbers]
         ends = starts + found.headers["batch_length"][numbers] + LENGTH_OVERHEAD_BYTES
@@ -92,7 +92,7 @@ def _plain_bodies(found: Found, numbers: Longs) -> Iterator[_Bodies]:
         yield _Bodies(content, numbers, starts + HEADER_SIZE_BYTES, ends)
 
 
-def _unpacked_bodies(found: Found, numbers: Longs, others: list[int]) -> Iterator[_Bodies]:
+def _unpacked_bodies(found: FoundBatches, numbers: Longs, others: list[int]) -> Iterator[_Bodies]:
     """Decompress batches, as many as fit a piece at a time; add those that cannot be decompressed,
     and very large ones, to `others`.
     """
@@ -126,7 +126,7 @@ def _joined(plain: list[bytes], numbers: list[int]) -> _Bodies:
 
 
 def _columns(
-    part: SegmentRange, found: Found, bodies: _Bodies, walked: Walked, texts: pa.Array
+    part: SegmentRange, found: FoundBatches, bodies: _Bodies, walked: Walked, texts: pa.Array
 ) -> pa.RecordBatch:
     """Return the rows of the records that were found."""
     numbers = bodies.numbers[walked.batch]
@@ -183,7 +183,7 @@ def _with_headers(bodies: _Bodies, walked: Walked) -> tuple[Walked, pa.Array]:
     return without(walked, is_wrong), pa.array(texts[kept], pa.string())
 
 
-def one_by_one(part: SegmentRange, batch: AnyBatch, shift: int) -> Iterator[Piece]:
+def one_by_one(part: SegmentRange, batch: AnyBatch, shift: int) -> Iterator[TablePiece]:
     """Decode a batch record by record; what cannot be decoded is a row of `problems`."""
     rows: list[Row] = []
     size = 0
@@ -193,14 +193,14 @@ def one_by_one(part: SegmentRange, batch: AnyBatch, shift: int) -> Iterator[Piec
             rows.append(_row(part, batch, position, record))
             size += len(record.value or b"") + len(record.key or b"")
             if len(rows) == ROWS_PER_PIECE or size > BYTES_PER_PIECE:
-                yield Piece("records", rows)
+                yield TablePiece("records", rows)
                 rows, size = [], 0
     except MalformedMessage as malformed:
         yield part.origin.problem(
             "malformed", malformed.reason, position=position, size=batch.size_bytes
         )
     if rows:
-        yield Piece("records", rows)
+        yield TablePiece("records", rows)
 
 
 def _row(part: SegmentRange, batch: AnyBatch, position: int, record: Record) -> Row:

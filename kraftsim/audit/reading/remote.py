@@ -11,7 +11,7 @@ from typing import Final
 
 from kraftsim.analysis.places import Where
 from kraftsim.audit.reading.disks import disk_of, named
-from kraftsim.audit.reading.pieces import Piece, Row
+from kraftsim.audit.reading.pieces import Row, TablePiece
 
 _UUID: Final = r"[A-Za-z0-9_-]{22}"
 _DIRECTORY: Final = re.compile(rf"(.+)-(\d{{1,9}})-({_UUID})")
@@ -30,7 +30,7 @@ KINDS: Final = {
 NOTHING: Final[Row] = (None, None, None)
 
 
-def remote_pieces(place: Where) -> Iterator[Piece]:
+def remote_pieces(place: Where) -> Iterator[TablePiece]:
     """Yield a row for each file of a remote directory."""
     root = str(place)
     try:
@@ -42,9 +42,9 @@ def remote_pieces(place: Where) -> Iterator[Piece]:
             owner = _DIRECTORY.fullmatch(directory.rpartition("/")[2])
             topic: Row = NOTHING if owner is None else (owner[1], int(owner[2]), owner[3])
             segment: Row = NOTHING if owner is None else _segment(name)
-            yield Piece("remote_files", [(root, found.path, *topic, *segment, found.size)])
+            yield TablePiece("remote_files", [(root, found.path, *topic, *segment, found.size)])
     except OSError as failure:
-        yield Piece(
+        yield TablePiece(
             "problems",
             [
                 (

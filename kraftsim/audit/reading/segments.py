@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kraftsim.audit.reading.disks import Disk
-from kraftsim.audit.reading.pieces import Origin, Piece
+from kraftsim.audit.reading.disks import FileSource
+from kraftsim.audit.reading.pieces import Origin, TablePiece
 from kraftsim.audit.reading.record_walk import Longs, walk
 from kraftsim.audit.tables import TABLES
 from protocol.malformed import MalformedMessage
@@ -102,7 +102,7 @@ class RangeEnds(NamedTuple):
     end_offset: int | None = None
 
 
-class Found(NamedTuple):
+class FoundBatches(NamedTuple):
     """Batches of a range in a buffer; a position of the file is `shift` more than in the buffer.
 
     Either the positions of batches of format 2 in the buffer, or one message of an old format.
@@ -127,7 +127,7 @@ class Found(NamedTuple):
 
 
 def ranges_of(
-    disk: Disk, origin: Origin, base_offset: int, index: Origin | None, *, is_newest: bool
+    disk: FileSource, origin: Origin, base_offset: int, index: Origin | None, *, is_newest: bool
 ) -> list[SegmentRange]:
     """Return the ranges in which a segment is read."""
     starts = [0]
@@ -154,7 +154,7 @@ def ranges_of(
     ]
 
 
-def index_entries(disk: Disk, index: Origin) -> npt.NDArray[np.void]:
+def index_entries(disk: FileSource, index: Origin) -> npt.NDArray[np.void]:
     """Return the entries of an offset index up to the zeros of a preallocated one; none if it
     cannot be read.
     """
@@ -179,7 +179,9 @@ def written_entries(*columns: npt.NDArray[np.signedinteger]) -> int:
     return int(is_zero.argmax()) if is_zero.any() else len(is_zero)
 
 
-def _is_batch(disk: Disk, origin: Origin, position: int, base_offset: int, offset: int) -> bool:
+def _is_batch(
+    disk: FileSource, origin: Origin, position: int, base_offset: int, offset: int
+) -> bool:
     """Return whether a batch begins at a position, and may be the one that an index entry names."""
     try:
         head = disk.read(origin.path, position, LENGTH_OVERHEAD_BYTES)
@@ -198,7 +200,7 @@ def _is_batch(disk: Disk, origin: Origin, position: int, base_offset: int, offse
 class RangeReader:
     """Yields the batches of a range, and the problems between them."""
 
-    def __init__(self, disk: Disk, part: SegmentRange, *, with_crc: bool) -> None:
+    def __init__(self, disk: FileSource, part: SegmentRange, *, with_crc: bool) -> None:
         self._disk = disk
         self._part = part
         self._with_crc = with_crc
@@ -207,7 +209,7 @@ class RangeReader:
         self._index_positions: list[int] | None = None
         self.end_position = part.start
 
-    def found(self) -> Iterator[Found | Piece]:
+    def found(self) -> Iterator[FoundBatches | TablePiece]:
         """Yield runs of batches, and rows of `problems`. Raises OSError."""
         position, end = self._part.start, self._part.end
         while position < end:
@@ -231,7 +233,7 @@ class RangeReader:
                 position = following
                 continue
             if isinstance(batch, OldMessage):
-                yield Found(self._buffer, self._shift, *_NOTHING, None, batch)
+                yield FoundBatches(self._buffer, self._shift, *_NOTHING, None, batch)
             else:
                 yield self._of(np.array([position - self._shift]))
             position += batch.size_bytes
@@ -268,10 +270,10 @@ class RangeReader:
             position = following
         return np.array(positions, np.int64)
 
-    def _of(self, positions: Longs) -> Found:
+    def _of(self, positions: Longs) -> FoundBatches:
         content = np.frombuffer(self._buffer, np.uint8)
         headers = content[positions[:, None] + np.arange(HEADER_SIZE_BYTES)].view(HEADER)[:, 0]
-        return Found(
+        return FoundBatches(
             self._buffer, self._shift, positions, headers, self._checked(positions, headers)
         )
 
@@ -285,7 +287,7 @@ class RangeReader:
         is_valid: npt.NDArray[np.bool_] = np.array(computed, np.uint32) == headers["crc"]
         return is_valid
 
-    def _single(self, position: int) -> tuple[AnyBatch | None, Piece | None]:
+    def _single(self, position: int) -> tuple[AnyBatch | None, TablePiece | None]:
         """Return a batch that is larger than the buffer, or of an old format; None for bytes that
         are none.
         """
@@ -303,7 +305,7 @@ class RangeReader:
         except MalformedMessage:
             return None, None
 
-    def _unreadable(self, position: int, following: int) -> Piece:
+    def _unreadable(self, position: int, following: int) -> TablePiece:
         """Return the problem of bytes that are no batch, from a position to the next batch."""
         part = self._part
         is_end = following == part.end and part.is_last
@@ -382,14 +384,14 @@ def _announced(content: memoryview) -> int | None:
 
 
 def batch_rows(
-    part: SegmentRange, found: Found, *, with_rows: bool = True
-) -> Generator[Piece, None, RangeEnds]:
+    part: SegmentRange, found: FoundBatches, *, with_rows: bool = True
+) -> Generator[TablePiece, None, RangeEnds]:
     """Yield the rows of `batches`, and of `problems` for wrong checksums; return the ends."""
     if found.old is not None:
         return (yield from _old_row(part, found.old, found.shift))
     headers, positions = found.headers, found.positions + found.shift
     if with_rows:
-        yield Piece("batches", _columns(part, found, positions))
+        yield TablePiece("batches", _columns(part, found, positions))
     yield from _header_problems(part.origin, found, positions)
     sound = headers if found.crc_valid is None else headers[found.crc_valid]
     if not len(sound):
@@ -398,7 +400,7 @@ def batch_rows(
     return RangeEnds(int(sound["base_offset"][0]), last_offset + 1)
 
 
-def _columns(part: SegmentRange, found: Found, positions: Longs) -> pa.RecordBatch:
+def _columns(part: SegmentRange, found: FoundBatches, positions: Longs) -> pa.RecordBatch:
     headers = found.headers
     count = len(headers)
     attributes = headers["attributes"].astype(np.int32)
@@ -457,7 +459,9 @@ def record_batch(
     )
 
 
-def _control_columns(found: Found, is_control: npt.NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
+def _control_columns(
+    found: FoundBatches, is_control: npt.NDArray[np.bool_]
+) -> tuple[pa.Array, pa.Array]:
     """Return type and coordinator epoch of each control batch; nulls for the others."""
     kinds = np.full(len(is_control), NO_CONTROL, np.int8)
     epochs = np.zeros(len(is_control), np.int32)
@@ -477,7 +481,7 @@ def _control_columns(found: Found, is_control: npt.NDArray[np.bool_]) -> tuple[p
 
 
 def _read_markers(
-    found: Found, numbers: Longs, kinds: npt.NDArray[np.int8], epochs: npt.NDArray[np.int32]
+    found: FoundBatches, numbers: Longs, kinds: npt.NDArray[np.int8], epochs: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
     """Fill in types and epochs of the batches that are transaction markers as all releases write
     them; return which are.
@@ -524,7 +528,7 @@ def control_of(batch: RecordBatch) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _header_problems(origin: Origin, found: Found, positions: Longs) -> Iterator[Piece]:
+def _header_problems(origin: Origin, found: FoundBatches, positions: Longs) -> Iterator[TablePiece]:
     if found.crc_valid is not None:
         for number in np.flatnonzero(~found.crc_valid).tolist():
             yield origin.problem(
@@ -545,7 +549,7 @@ def _header_problems(origin: Origin, found: Found, positions: Longs) -> Iterator
 
 def _old_row(
     part: SegmentRange, message: OldMessage, shift: int
-) -> Generator[Piece, None, RangeEnds]:
+) -> Generator[TablePiece, None, RangeEnds]:
     """Yield the row of a message of format 0 or 1."""
     position = message.position + shift
     is_wrapper = bool(message.attributes & COMPRESSION_MASK)
@@ -593,7 +597,7 @@ def _old_row(
         "segment_offset": part.base_offset,
     }
     names = [column.name for column in TABLES["batches"].columns[len(part.origin.prefix) :]]
-    yield Piece("batches", [(*part.origin.prefix, *(row.get(name) for name in names))])
+    yield TablePiece("batches", [(*part.origin.prefix, *(row.get(name) for name in names))])
     return RangeEnds(message.offset if base_offset is None else base_offset, message.offset + 1)
 
 
@@ -608,7 +612,7 @@ def joined(ends: Sequence[RangeEnds]) -> RangeEnds:
     return RangeEnds(firsts[0] if firsts else None, max(lasts) if lasts else None)
 
 
-def last_offset_of(disk: Disk, part: SegmentRange) -> int | None:
+def last_offset_of(disk: FileSource, part: SegmentRange) -> int | None:
     """Return the offset after the last batch of a whole segment, None without one: read from the
     last entry of its index on.
     """
@@ -625,7 +629,7 @@ def last_offset_of(disk: Disk, part: SegmentRange) -> int | None:
                 break
     end_offset: int | None = None
     for found in RangeReader(disk, replace(part, start=start), with_crc=False).found():
-        if isinstance(found, Found):
+        if isinstance(found, FoundBatches):
             if found.old is not None:
                 end_offset = found.old.next_offset
             else:

@@ -7,7 +7,7 @@ PartitionMetadataFile, FileQuorumStateStore.
 import json
 from collections.abc import Iterator
 
-from kraftsim.audit.reading.pieces import Origin, Piece
+from kraftsim.audit.reading.pieces import Origin, TablePiece
 from protocol.malformed import MalformedMessage
 from protocol.storage.producer_snapshot import parse_producer_rows
 from protocol.storage.quorum_state import (
@@ -27,7 +27,7 @@ from protocol.uuids import uuid_text
 COLUMNS_OF_PRODUCER = 8
 
 
-def producer_snapshot_pieces(origin: Origin, offset: int, content: bytes) -> Iterator[Piece]:
+def producer_snapshot_pieces(origin: Origin, offset: int, content: bytes) -> Iterator[TablePiece]:
     """Yield the producers of a snapshot, or a row of nulls if it has none."""
     try:
         rows = list(parse_producer_rows(content))
@@ -35,23 +35,23 @@ def producer_snapshot_pieces(origin: Origin, offset: int, content: bytes) -> Ite
         yield _malformed(origin, malformed)
         return
     start = (*origin.prefix, offset)
-    yield Piece(
+    yield TablePiece(
         "producer_snapshots",
         [(*start, *row) for row in rows] or [(*start, *(None,) * COLUMNS_OF_PRODUCER)],
     )
 
 
-def leader_epoch_pieces(origin: Origin, content: bytes) -> Iterator[Piece]:
+def leader_epoch_pieces(origin: Origin, content: bytes) -> Iterator[TablePiece]:
     """Yield the entries of a leader-epoch-checkpoint."""
     try:
         starts = parse_leader_epoch_checkpoint(content)
     except MalformedMessage as malformed:
         yield _malformed(origin, malformed)
         return
-    yield Piece("leader_epochs", [(*origin.prefix, *start) for start in starts])
+    yield TablePiece("leader_epochs", [(*origin.prefix, *start) for start in starts])
 
 
-def quorum_state_pieces(origin: Origin, content: bytes) -> Iterator[Piece]:
+def quorum_state_pieces(origin: Origin, content: bytes) -> Iterator[TablePiece]:
     """Yield the row of a quorum-state."""
     try:
         state = parse_quorum_state(content)
@@ -62,7 +62,7 @@ def quorum_state_pieces(origin: Origin, content: bytes) -> Iterator[Piece]:
     directory_id = (
         uuid_text(state.voted_directory_id) if version >= DYNAMIC_VOTERS_VERSION else None
     )
-    yield Piece(
+    yield TablePiece(
         "quorum_states",
         [
             (
@@ -77,7 +77,9 @@ def quorum_state_pieces(origin: Origin, content: bytes) -> Iterator[Piece]:
     )
 
 
-def offsets_of(origin: Origin, content: bytes) -> tuple[dict[tuple[str, int], int], list[Piece]]:
+def offsets_of(
+    origin: Origin, content: bytes
+) -> tuple[dict[tuple[str, int], int], list[TablePiece]]:
     """Return the entries of a checkpoint of a log directory, and its rows."""
     try:
         offsets = parse_offset_checkpoint(content, origin.file)
@@ -85,10 +87,10 @@ def offsets_of(origin: Origin, content: bytes) -> tuple[dict[tuple[str, int], in
         return {}, [_malformed(origin, malformed)]
     start = (origin.log_dir, origin.node_id, origin.file)
     rows = [(*start, topic, partition, offset) for (topic, partition), offset in offsets.items()]
-    return offsets, [Piece("offset_checkpoints", list(rows))]
+    return offsets, [TablePiece("offset_checkpoints", list(rows))]
 
 
-def topic_id_of(origin: Origin, content: bytes) -> tuple[str | None, list[Piece]]:
+def topic_id_of(origin: Origin, content: bytes) -> tuple[str | None, list[TablePiece]]:
     """Return the topic id in a partition.metadata, or the problem."""
     try:
         return uuid_text(parse_partition_metadata(content)), []
@@ -96,7 +98,9 @@ def topic_id_of(origin: Origin, content: bytes) -> tuple[str | None, list[Piece]
         return None, [_malformed(origin, malformed)]
 
 
-def meta_properties_of(origin: Origin, content: bytes) -> tuple[MetaProperties | None, list[Piece]]:
+def meta_properties_of(
+    origin: Origin, content: bytes
+) -> tuple[MetaProperties | None, list[TablePiece]]:
     """Return the content of a meta.properties, or the problem."""
     try:
         return parse_meta_properties(content), []
@@ -104,6 +108,6 @@ def meta_properties_of(origin: Origin, content: bytes) -> tuple[MetaProperties |
         return None, [_malformed(origin, malformed)]
 
 
-def _malformed(origin: Origin, malformed: MalformedMessage) -> Piece:
+def _malformed(origin: Origin, malformed: MalformedMessage) -> TablePiece:
     kind = "crc" if "checksum" in malformed.reason else "malformed"
     return origin.problem(kind, malformed.reason, position=0, size=origin.size)
