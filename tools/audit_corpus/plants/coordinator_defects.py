@@ -23,7 +23,7 @@ from protocol.metadata.topics import PartitionRecord, TopicRecord
 from protocol.records.batches import RecordBatch, build_batch, split_batches
 from protocol.records.record import Record
 from protocol.schema import Message
-from protocol.storage.file_names import QUORUM_STATE
+from protocol.storage.file_names import LEADER_EPOCHS, QUORUM_STATE
 from tools.audit_corpus.plants.disks import (
     METADATA,
     OFFSETS,
@@ -223,6 +223,9 @@ def _catch_up(replicas: Sequence[Replica]) -> None:
     for batch in batches(longest):
         behind = [each for each in replicas if end_offset(each) == batch.view.base_offset]
         append(behind, lambda _, __, data=batch.data: data)  # type: ignore[misc]
+    for replica in replicas:
+        known = (longest.directory / LEADER_EPOCHS).read_bytes()
+        (replica.directory / LEADER_EPOCHS).write_bytes(known)
 
 
 def offset_beyond_end(disks: Disks) -> Planted:
@@ -483,7 +486,11 @@ def group_elsewhere(disks: Disks) -> Planted:
     for _, (_, record, key, _) in _offset_commits(disks):
         for replicas in groups:
             own = _partition_of(key.group, disks, OFFSETS)
-            if replicas[0].partition != own and record.key is not None:
+            if (
+                replicas[0].partition != own
+                and record.key is not None
+                and all(map(batches, replicas))
+            ):
                 places = _append_record(replicas, record, record.key, record.value)
                 return Planted((*places, *_anywhere(replicas)), (key.group,))
     raise Unplantable("no two partitions of __consumer_offsets with a group's offset")

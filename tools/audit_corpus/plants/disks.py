@@ -328,9 +328,11 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
     and committed; return the places.
     """
     places = []
+    replicas = list(replicas)
+    leader_epoch = max(map(_last_epoch, replicas), default=0)
     for replica in replicas:
         log = replica.logs()[-1]
-        end, leader_epoch = end_offset(replica), _last_epoch(replica)
+        end = end_offset(replica)
         data = build(end, leader_epoch)
         position = log.stat().st_size
         with open(log, "ab") as opened:

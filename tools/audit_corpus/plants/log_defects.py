@@ -533,7 +533,7 @@ PLANTS = (
         "offsets-overlap",
         overlap_offsets,
         ["offsets-grow"],
-        ["no-offset-gaps", "indexes-fit-segments"],
+        ["no-offset-gaps", "indexes-fit-segments", "replicas-equal"],
     ),
     plant_of("index-entry-wrong", wrong_index, ["indexes-fit-segments"]),
     plant_of("time-index-entry-wrong", wrong_time_index, ["indexes-fit-segments"]),
