@@ -63,4 +63,5 @@ def test_help_with_an_unknown_name_suggests_near_names() -> None:
 
 def test_other_kinds_have_no_long_listing() -> None:
     shown = CliRunner().invoke(kraftsim, ["list", "bugs", "--long"])
-    assert shown.exit_code != 0 and "only scenarios have a long listing, not bugs" in shown.output
+    assert shown.exit_code != 0
+    assert "only scenarios and rules have a long listing, not bugs" in shown.output
