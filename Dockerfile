@@ -12,6 +12,7 @@ COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY protocol protocol/
 COPY kraftsim kraftsim/
 COPY scenarios scenarios/
+COPY pyspark_kafka_log pyspark_kafka_log/
 COPY tools/__init__.py tools/wheel.py tools/
 RUN pip install --no-deps --no-build-isolation .
 ENTRYPOINT ["kraftsim"]

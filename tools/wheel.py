@@ -16,6 +16,8 @@ from setuptools.command.build_py import build_py
 from setuptools.command.egg_info import egg_info
 
 HOME: Final = "kraftsim"
+TOP_LEVEL: Final = (HOME, "pyspark_kafka_log")
+"""Spark looks for data sources in packages at the top whose names begin with `pyspark_`."""
 MOVED: Final = ("protocol", "scenarios")
 
 
@@ -38,12 +40,14 @@ class BuildPackages(build_py):  # type: ignore[misc]  # setuptools has no types
 
 
 class DescribePackages(egg_info):  # type: ignore[misc]  # setuptools has no types
-    """Names the one package that an installed wheel has at the top."""
+    """Names the packages that an installed wheel has at the top."""
 
     def run(self) -> None:
         """Write the metadata."""
         super().run()
-        (Path(self.egg_info) / "top_level.txt").write_text(f"{HOME}\n", encoding="utf-8")
+        (Path(self.egg_info) / "top_level.txt").write_text(
+            "\n".join(TOP_LEVEL) + "\n", encoding="utf-8"
+        )
 
 
 def with_new_homes(source: str) -> str:

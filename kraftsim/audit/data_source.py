@@ -44,14 +44,14 @@ from kraftsim.audit.reading.jobs import (
 )
 from kraftsim.audit.reading.pieces import Origin, TablePiece, arrow_of
 from kraftsim.audit.reading.plan import (
-    AuditedDirectory,
     ReadReplica,
+    ScannedDirectory,
     all_log_directories,
     replica_of,
 )
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RANGE_BYTES, SegmentRange, joined
-from kraftsim.audit.tables import TABLES, Table
+from kraftsim.audit.tables import TABLES, DiskTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class KafkaLogError(ValueError):
     """An option of the data source is missing, or has no such value."""
 
 
-def spark_schema(table: Table) -> StructType:
+def spark_schema(table: DiskTable) -> StructType:
     """Return the columns of a table as a schema of Spark."""
     return StructType(
         [
@@ -117,7 +117,7 @@ class KafkaLog(DataSource):
         is_pruning = self._is_set("pushdown", default=self.pushes_filters)
         return (PruningReader if is_pruning else KafkaLogReader)(self._request())
 
-    def _table(self) -> Table:
+    def _table(self) -> DiskTable:
         name = self.options.get("table", DEFAULT_TABLE)
         if name not in TABLES:
             raise KafkaLogError(
@@ -227,7 +227,7 @@ class KafkaLogReader(DataSourceReader):
                 tasks += self._jobs(directory)
         return tasks
 
-    def _jobs(self, directory: AuditedDirectory) -> list[Task]:
+    def _jobs(self, directory: ScannedDirectory) -> list[Task]:
         jobs = [
             job
             for job in jobs_of(disk_of(directory.path), directory, self._allows)
@@ -235,7 +235,7 @@ class KafkaLogReader(DataSourceReader):
         ]
         return [Task(jobs=share) for share in shares(jobs, RANGE_BYTES)]
 
-    def _replicas(self, directory: AuditedDirectory) -> list[Task]:
+    def _replicas(self, directory: ScannedDirectory) -> list[Task]:
         disk = disk_of(directory.path)
         tasks = []
         for partition in directory.partitions:

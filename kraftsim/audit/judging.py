@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kraftsim.analysis.queries import SETTINGS, Cells
 from kraftsim.audit.rule import (
     FINDINGS_KEPT_MAX,
+    AuditOutcome,
     AuditRule,
+    DiskWitness,
     Finding,
     HangingTransaction,
-    Outcome,
     RuleResult,
-    Witness,
 )
-from kraftsim.audit.tables import TABLES, Table
+from kraftsim.audit.tables import TABLES, DiskTable
 from kraftsim.catalogue import Catalogue
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ Asked = Callable[[str], Sequence[Cells]]
 """Returns the rows of a query."""
 
 
-class Answered(Protocol):
+class RuleAnswered(Protocol):
     """Is called after each rule: how many of how many are answered."""
 
     def __call__(self, done: int, total: int, /) -> None: ...
@@ -114,7 +114,7 @@ def spark_views(spark: "SparkSession", root: Path) -> None:
 
 
 def judge_with_duckdb(
-    root: Path, rules: Iterable[AuditRule], answered: Answered = no_progress
+    root: Path, rules: Iterable[AuditRule], answered: RuleAnswered = no_progress
 ) -> list[RuleResult]:
     """Return what the rules find in staged tables."""
     with duckdb_tables(root) as connection:
@@ -122,7 +122,10 @@ def judge_with_duckdb(
 
 
 def judge_with_spark(
-    spark: "SparkSession", root: Path, rules: Iterable[AuditRule], answered: Answered = no_progress
+    spark: "SparkSession",
+    root: Path,
+    rules: Iterable[AuditRule],
+    answered: RuleAnswered = no_progress,
 ) -> list[RuleResult]:
     """Return what the rules find in staged tables."""
     spark_views(spark, root)
@@ -130,7 +133,7 @@ def judge_with_spark(
 
 
 def judge(
-    ask: Asked, rules: Iterable[AuditRule], answered: Answered = no_progress
+    ask: Asked, rules: Iterable[AuditRule], answered: RuleAnswered = no_progress
 ) -> list[RuleResult]:
     """Return the result of each rule, in their order."""
     chosen = tuple(rules)
@@ -148,11 +151,11 @@ def _result(ask: Asked, rule: AuditRule) -> RuleResult:
         _findings(ask, rule, rule.undecided, is_defect=False) if rule.undecided else (0, 0, [])
     )
     if defect_count:
-        outcome = Outcome.DEFECT
+        outcome = AuditOutcome.DEFECT
     elif undecided_count:
-        outcome = Outcome.UNKNOWN
+        outcome = AuditOutcome.UNKNOWN
     else:
-        outcome = Outcome.SOUND if examined else Outcome.NOT_APPLICABLE
+        outcome = AuditOutcome.SOUND if examined else AuditOutcome.NOT_APPLICABLE
     return RuleResult(
         rule=rule.name,
         outcome=outcome,
@@ -210,11 +213,11 @@ def _finding(rule: AuditRule, row: Cells, *, has_transaction: bool, is_defect: b
     )
 
 
-def _witness(place: Cells) -> Witness | None:
+def _witness(place: Cells) -> DiskWitness | None:
     log_dir, file, position, offset = place
     if log_dir is None:
         return None
-    return Witness(
+    return DiskWitness(
         log_dir,
         file or "",
         -1 if position is None else position,
@@ -222,7 +225,7 @@ def _witness(place: Cells) -> Witness | None:
     )
 
 
-def _files(root: Path, table: Table) -> list[str]:
+def _files(root: Path, table: DiskTable) -> list[str]:
     return sorted(str(file) for file in (root / table.name).glob("*.parquet"))
 
 
@@ -230,7 +233,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _empty(table: Table, types: dict[str, str]) -> str:
+def _empty(table: DiskTable, types: dict[str, str]) -> str:
     names = ", ".join(
         f"CAST(NULL AS {types[column.type]}) AS {column.name}" for column in table.columns
     )

@@ -20,7 +20,7 @@ from kraftsim.audit.report import (
     size_text,
     time_text,
 )
-from kraftsim.audit.rule import Outcome
+from kraftsim.audit.rule import AuditOutcome
 
 FINDINGS_OPEN_MAX: Final = 10
 """Further findings of a rule are folded."""
@@ -29,10 +29,10 @@ REPLICAS_OPEN_MAX: Final = 40
 NOT_KNOWN: Final = '<span class="quiet" title="the disks do not say it">&ndash;</span>'
 _WORDS: Final = dict(SEVERITIES.values())
 _BADGES: Final = {
-    Outcome.SOUND: "sound",
-    Outcome.DEFECT: "defects found",
-    Outcome.UNKNOWN: "unknown",
-    Outcome.NOT_APPLICABLE: "nothing to examine",
+    AuditOutcome.SOUND: "sound",
+    AuditOutcome.DEFECT: "defects found",
+    AuditOutcome.UNKNOWN: "unknown",
+    AuditOutcome.NOT_APPLICABLE: "nothing to examine",
 }
 
 

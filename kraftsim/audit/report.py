@@ -14,13 +14,13 @@ import msgspec
 
 from kraftsim.audit.judging import UNCLEAN_DIRECTORIES, Asked
 from kraftsim.audit.rule import (
+    AuditOutcome,
     AuditRule,
+    DefectSeverity,
+    DiskWitness,
     Finding,
     HangingTransaction,
-    Outcome,
     RuleResult,
-    Severity,
-    Witness,
 )
 from kraftsim.audit.timelines import (
     PartitionTimeline,
@@ -34,10 +34,10 @@ FORMAT: Final = 1
 REPLICAS_SHOWN_MAX: Final = 5_000
 """Of the table of replicas; those of partitions with defects come first."""
 SEVERITIES: Final = {
-    Severity.LOSS: ("loss", "committed data is gone, or replicas differ"),
-    Severity.WRONG: ("wrong", "a client can see a wrong result"),
-    Severity.DEGRADED: ("degraded", "a service suffers"),
-    Severity.NOTICE: ("notice", "nothing is lost or wrong yet"),
+    DefectSeverity.LOSS: ("loss", "committed data is gone, or replicas differ"),
+    DefectSeverity.WRONG: ("wrong", "a client can see a wrong result"),
+    DefectSeverity.DEGRADED: ("degraded", "a service suffers"),
+    DefectSeverity.NOTICE: ("notice", "nothing is lost or wrong yet"),
 }
 """Name in the JSON document and on the page, and what it means."""
 BOOTSTRAP: Final = "HOST:PORT"
@@ -114,7 +114,7 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     severity: str
-    outcome: Outcome
+    outcome: AuditOutcome
     statement: str
     source: str
     meaning: str
@@ -157,7 +157,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     kraftsim: str
     audited_ms: int
-    outcome: Outcome
+    outcome: AuditOutcome
     sentence: str
     unknown_because: tuple[str, ...]
     """Why the outcome is unknown; empty for any other."""
@@ -217,10 +217,10 @@ _SEVERITY_OF: Final = {name: int(severity) for severity, (name, _) in SEVERITIES
 
 def _outcome(
     asked: Sequence[tuple[AuditRule, RuleResult]], directories: Sequence[AuditedDirectory]
-) -> tuple[Outcome, tuple[str, ...]]:
+) -> tuple[AuditOutcome, tuple[str, ...]]:
     """Return the outcome of all, and why it is unknown."""
     if any(result.defect_count for _, result in asked):
-        return Outcome.DEFECT, ()
+        return AuditOutcome.DEFECT, ()
     because = []
     unclean = [each.log_dir for each in directories if each.is_unclean]
     if unclean:
@@ -235,11 +235,11 @@ def _outcome(
     ]
     if not any(result.examined for _, result in asked):
         because.append("there was nothing to examine")
-    return (Outcome.UNKNOWN if because else Outcome.SOUND), tuple(because)
+    return (AuditOutcome.UNKNOWN if because else AuditOutcome.SOUND), tuple(because)
 
 
 def _sentence(
-    outcome: Outcome, counts: AuditCounts, rules: Sequence[RuleReport], because: Sequence[str]
+    outcome: AuditOutcome, counts: AuditCounts, rules: Sequence[RuleReport], because: Sequence[str]
 ) -> str:
     nodes = [
         _count(number, name)
@@ -256,11 +256,11 @@ def _sentence(
     open_end = f"; {_count(undecided, 'thing')} cannot be decided" if undecided else ""
     if broken:
         found = sum(each.defect_count for each in broken)
-        worst = SEVERITIES[Severity(_SEVERITY_OF[broken[0].severity])][1]
+        worst = SEVERITIES[DefectSeverity(_SEVERITY_OF[broken[0].severity])][1]
         kinds = f" of {len(broken)} kinds" if len(broken) > 1 else ""
         at_worst = f"; at worst, {worst}" if len(broken) > 1 else f": {worst}"
         return f"{read}: {_count(found, 'defect')}{kinds}{at_worst}{open_end}."
-    if outcome is Outcome.UNKNOWN:
+    if outcome is AuditOutcome.UNKNOWN:
         return f"{read}: no defect found, but not everything can be decided: {because[0]}."
     examined = sum(1 for each in rules if each.examined)
     return f"{read}: sound, by {_count(examined, 'rule')}{open_end}."
@@ -296,7 +296,7 @@ def _reported(finding: Finding, now_ms: int) -> ReportedFinding:
     )
 
 
-def _place(witness: Witness) -> FoundPlace:
+def _place(witness: DiskWitness) -> FoundPlace:
     return FoundPlace(
         log_dir=witness.log_dir,
         file=witness.file,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 
-class Severity(IntEnum):
+class DefectSeverity(IntEnum):
     """How bad a defect is; findings are shown in falling order."""
 
     NOTICE = 1
@@ -22,7 +22,7 @@ class Severity(IntEnum):
     """Acknowledged data is gone, or replicas differ in what was committed."""
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     """The result of a rule."""
 
     SOUND = "sound"
@@ -33,7 +33,7 @@ class Outcome(StrEnum):
     """There was nothing to examine."""
 
 
-class Witness(msgspec.Struct, frozen=True):
+class DiskWitness(msgspec.Struct, frozen=True):
     """A place on a disk that shows a finding.
 
     `position` is a byte of the file, `offset` an offset of the log; -1 where it does not apply.
@@ -55,7 +55,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     subject: str
     message: str
-    witnesses: tuple[Witness, ...]
+    witnesses: tuple[DiskWitness, ...]
     since_ms: int | None = None
     is_defect: bool = True
     transaction: "HangingTransaction | None" = None
@@ -78,7 +78,7 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     rule: str
-    outcome: Outcome
+    outcome: AuditOutcome
     examined: int
     defect_count: int
     undecided_count: int
@@ -113,7 +113,7 @@ class AuditRule:
     """What holds on sound disks, in one sentence."""
     source: str
     """The KIP, class or ticket that says so."""
-    severity: Severity
+    severity: DefectSeverity
     meaning: str
     """What a defect means to those who use the cluster, in one or two sentences."""
     remedy: str

@@ -17,7 +17,7 @@ from kraftsim.analysis.places import Where
 from kraftsim.audit.reading.disks import disk_of
 from kraftsim.audit.reading.jobs import Job, ReadOptions, jobs_of, read, shares, size_of, weight_of
 from kraftsim.audit.reading.pieces import ParquetSink, TablePiece, shown
-from kraftsim.audit.reading.plan import AuditedDirectory, all_log_directories, replica_of
+from kraftsim.audit.reading.plan import ScannedDirectory, all_log_directories, replica_of
 from kraftsim.audit.reading.remote import remote_pieces
 from kraftsim.audit.reading.segments import RangeEnds, SegmentRange, joined
 
@@ -108,12 +108,12 @@ def pieces_of(
     yield from _of_directories(directories, ends)
 
 
-def _all_jobs(directories: Iterable[AuditedDirectory]) -> Iterator[Job]:
+def _all_jobs(directories: Iterable[ScannedDirectory]) -> Iterator[Job]:
     for directory in directories:
         yield from jobs_of(disk_of(directory.path), directory, lambda origin: True)
 
 
-def _of_directories(directories: Iterable[AuditedDirectory], ends: Ends) -> Iterator[TablePiece]:
+def _of_directories(directories: Iterable[ScannedDirectory], ends: Ends) -> Iterator[TablePiece]:
     for directory in directories:
         yield from directory.pieces
         for partition in directory.partitions:

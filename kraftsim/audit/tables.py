@@ -20,7 +20,7 @@ _TYPES: Final = {
 }
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column; `type` is int (32 bits), long (64 bits), text, bool or bytes."""
 
     name: str
@@ -28,12 +28,12 @@ class Column(NamedTuple):
     meaning: str
 
 
-class Table(NamedTuple):
+class DiskTable(NamedTuple):
     """One table, with the meaning of its rows."""
 
     name: str
     meaning: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
 
     @property
     def schema(self) -> pa.Schema:
@@ -41,10 +41,10 @@ class Table(NamedTuple):
         return pa.schema([pa.field(each.name, _TYPES[each.type]) for each in self.columns])
 
 
-def _columns(text: str) -> tuple[Column, ...]:
+def _columns(text: str) -> tuple[TableColumn, ...]:
     """Return the columns of lines `name type meaning`."""
     rows = (line.split(None, 2) for line in text.splitlines() if line)
-    return tuple(Column(name, kind, meaning) for name, kind, meaning in rows)
+    return tuple(TableColumn(name, kind, meaning) for name, kind, meaning in rows)
 
 
 _LOG_DIR = """
@@ -76,10 +76,10 @@ client text its address in a capture, or a name that it gave; null without one
 time_ms long when the response arrived, or as the client recorded it; null if unknown
 """
 
-TABLES: Final[Mapping[str, Table]] = {
+TABLES: Final[Mapping[str, DiskTable]] = {
     table.name: table
     for table in (
-        Table(
+        DiskTable(
             "log_dirs",
             "One row per log directory.",
             _columns(
@@ -94,7 +94,7 @@ newest_ms long the latest time at which a file in it was changed
 """
             ),
         ),
-        Table(
+        DiskTable(
             "files",
             "One row per file, known or not.",
             _columns(
@@ -109,7 +109,7 @@ state text live, or why it is out of the log: deleted, cleaned, swap, future, de
 """
             ),
         ),
-        Table(
+        DiskTable(
             "problems",
             "One row per place that cannot be read, or contradicts its own file or segment.",
             _columns(
@@ -123,7 +123,7 @@ is_tail bool whether nothing readable follows it in the newest segment of the pa
 """
             ),
         ),
-        Table(
+        DiskTable(
             "replicas",
             "One row per partition directory that is live: what its files say about the whole log.",
             _columns(
@@ -142,7 +142,7 @@ is_future bool whether it is the future replica of a move between log directorie
 """
             ),
         ),
-        Table(
+        DiskTable(
             "batches",
             "One row per record batch (or message, in the formats before 2), headers only.",
             _columns(
@@ -174,7 +174,7 @@ segment_offset long base offset in the segment's name
 """
             ),
         ),
-        Table(
+        DiskTable(
             "records",
             "One row per record; read on demand, it decompresses every batch.",
             _columns(
@@ -192,7 +192,7 @@ is_control bool of its batch
 """
             ),
         ),
-        Table(
+        DiskTable(
             "offset_index",
             "One row per entry of an offset index.",
             _columns(
@@ -205,7 +205,7 @@ indexed_position long the byte in the segment
 """
             ),
         ),
-        Table(
+        DiskTable(
             "time_index",
             "One row per entry of a time index.",
             _columns(
@@ -218,7 +218,7 @@ indexed_offset long the offset
 """
             ),
         ),
-        Table(
+        DiskTable(
             "aborted_transactions",
             "One row per entry of a transaction index.",
             _columns(
@@ -232,7 +232,7 @@ last_stable_offset long when the marker was written
 """
             ),
         ),
-        Table(
+        DiskTable(
             "producer_snapshots",
             "One row per producer in a producer snapshot; a row of nulls for an empty snapshot.",
             _columns(
@@ -253,7 +253,7 @@ transaction_first_offset long of its open transaction, -1 without one
                 ).replace("last_offset long\n", "last_offset long of its last batch\n")
             ),
         ),
-        Table(
+        DiskTable(
             "leader_epochs",
             "One row per entry of a leader-epoch-checkpoint.",
             _columns(
@@ -264,7 +264,7 @@ start_offset long the first offset of that epoch
 """
             ),
         ),
-        Table(
+        DiskTable(
             "offset_checkpoints",
             "One row per entry of a checkpoint of a log directory.",
             _columns(
@@ -277,7 +277,7 @@ checkpointed_offset long the entry
 """
             ),
         ),
-        Table(
+        DiskTable(
             "quorum_states",
             "One row per quorum-state file.",
             _columns(
@@ -291,7 +291,7 @@ data_version int of the file
 """
             ),
         ),
-        Table(
+        DiskTable(
             "metadata_records",
             "One row per record of __cluster_metadata, in the log and in snapshots.",
             _columns(
@@ -306,7 +306,7 @@ data text the fields as JSON, as kafka-dump-log prints them
 """
             ),
         ),
-        Table(
+        DiskTable(
             "metadata_topics",
             "One row per TopicRecord and RemoveTopicRecord of the metadata log and its snapshots.",
             _columns(
@@ -319,7 +319,7 @@ is_removed bool whether it is a RemoveTopicRecord
 """
             ),
         ),
-        Table(
+        DiskTable(
             "metadata_partitions",
             "One row per PartitionRecord and PartitionChangeRecord; null: the change keeps it.",
             _columns(
@@ -337,7 +337,7 @@ isr text JSON list of node ids; null where a change keeps them
 """
             ),
         ),
-        Table(
+        DiskTable(
             "producer_id_blocks",
             "One row per ProducerIdsRecord of the metadata log and its snapshots.",
             _columns(
@@ -350,7 +350,7 @@ next_producer_id long the first id after the block
 """
             ),
         ),
-        Table(
+        DiskTable(
             "transaction_states",
             "One row per record of __transaction_state.",
             _columns(
@@ -373,7 +373,7 @@ client_transaction_version int of the client (KIP-890)
 """
             ),
         ),
-        Table(
+        DiskTable(
             "transaction_partitions",
             "One row per partition in a record of __transaction_state.",
             _columns(
@@ -388,7 +388,7 @@ in_partition int partition in the transaction
 """
             ),
         ),
-        Table(
+        DiskTable(
             "group_offsets",
             "One row per offset commit in __consumer_offsets.",
             _columns(
@@ -410,7 +410,7 @@ producer_epoch int of its batch
 """
             ),
         ),
-        Table(
+        DiskTable(
             "group_records",
             "One row per other record of __consumer_offsets.",
             _columns(
@@ -424,7 +424,7 @@ value_json text the value as JSON; null for a tombstone
 """
             ),
         ),
-        Table(
+        DiskTable(
             "share_states",
             "One row per record of __share_group_state.",
             _columns(
@@ -444,7 +444,7 @@ batches text JSON list of [first offset, last offset, delivery state, delivery c
 """
             ),
         ),
-        Table(
+        DiskTable(
             "remote_segments",
             "One row per record of __remote_log_metadata.",
             _columns(
@@ -467,7 +467,7 @@ leader_epochs text JSON list of [epoch, start offset]
 """
             ),
         ),
-        Table(
+        DiskTable(
             "remote_files",
             "One row per file in a directory of remote storage (--remote-storage).",
             _columns(
@@ -484,7 +484,7 @@ size long in bytes
 """
             ),
         ),
-        Table(
+        DiskTable(
             "client_acknowledged",
             "One row per record (or batch, in a capture) that a broker acknowledged.",
             _columns(
@@ -508,7 +508,7 @@ is_unique bool whether the application sends this value only once
 """
             ),
         ),
-        Table(
+        DiskTable(
             "client_transactions",
             "One row per end of a transaction that a coordinator acknowledged to a client.",
             _columns(
@@ -522,7 +522,7 @@ records long the number of records that were acknowledged in it
 """
             ),
         ),
-        Table(
+        DiskTable(
             "client_reads",
             "One row per record, or per run of records in a capture, that a consumer received.",
             _columns(
@@ -541,7 +541,7 @@ value_md5 text MD5 of the value as hexadecimal digits in lower case; null if unk
 """
             ),
         ),
-        Table(
+        DiskTable(
             "client_commits",
             "One row per group offset whose commit was acknowledged to a client.",
             _columns(

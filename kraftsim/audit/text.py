@@ -9,7 +9,7 @@ from typing import Final
 
 from kraftsim.analysis.sentences import printable
 from kraftsim.audit.report import AuditReport, ReportedFinding, RuleReport, age_text, time_text
-from kraftsim.audit.rule import Outcome
+from kraftsim.audit.rule import AuditOutcome
 
 DEFECTS_SHOWN_MAX: Final = 10
 """Of one rule; the page and the JSON document have a hundred."""
@@ -71,10 +71,10 @@ def _undecided(rule: RuleReport) -> Iterator[str]:
 def _rest(report: AuditReport) -> str:
     """Return what the other rules are, in one line."""
     groups: list[tuple[str, Sequence[object]]] = [
-        ("sound", [each for each in report.rules if each.outcome is Outcome.SOUND]),
+        ("sound", [each for each in report.rules if each.outcome is AuditOutcome.SOUND]),
         (
             "with nothing to examine",
-            [each for each in report.rules if each.outcome is Outcome.NOT_APPLICABLE],
+            [each for each in report.rules if each.outcome is AuditOutcome.NOT_APPLICABLE],
         ),
         ("not asked", report.not_asked),
     ]

@@ -21,7 +21,7 @@ from kraftsim.audit.report import (
     size_text,
     time_text,
 )
-from kraftsim.audit.rule import AuditRule, HangingTransaction, Outcome, Severity
+from kraftsim.audit.rule import AuditOutcome, AuditRule, DefectSeverity, HangingTransaction
 from kraftsim.audit.text import lines_of
 from kraftsim.audit.timelines import sql_text
 from tests.audit.staged_tables import NEWEST_MS, Cell, batch, log_dir, replica, write_table
@@ -32,7 +32,7 @@ NOW_MS = NEWEST_MS + 90_061_000
 
 
 def rule_that_finds(
-    name: str, severity: Severity, message: str, *, count: int = 1, is_defect: bool = True
+    name: str, severity: DefectSeverity, message: str, *, count: int = 1, is_defect: bool = True
 ) -> AuditRule:
     """A rule with as many findings as wanted, about the batch at offset 5 of broker-1."""
     text = sql_text(message)
@@ -134,13 +134,13 @@ class Elements(HTMLParser):
 
 def test_defects_come_first_the_most_severe_before_the_others(tmp_path: Path) -> None:
     rules = [
-        rule_that_finds("notice", Severity.NOTICE, "small"),
-        rule_that_finds("undecided", Severity.LOSS, "perhaps", is_defect=False),
-        rule_that_finds("loss", Severity.LOSS, "bad", count=120),
+        rule_that_finds("notice", DefectSeverity.NOTICE, "small"),
+        rule_that_finds("undecided", DefectSeverity.LOSS, "perhaps", is_defect=False),
+        rule_that_finds("loss", DefectSeverity.LOSS, "bad", count=120),
     ]
     report = reported(tmp_path, rules)
     assert [each.name for each in report.rules] == ["loss", "notice", "undecided"]
-    assert report.outcome is Outcome.DEFECT
+    assert report.outcome is AuditOutcome.DEFECT
     assert report.sentence.startswith("1 broker and 1 controller, 2 partitions in 2 replicas, ")
     assert report.sentence.endswith(
         ": 121 defects of 2 kinds; at worst, committed data is gone, or replicas differ; 1 thing "
@@ -160,7 +160,7 @@ def test_what_is_undecided_makes_the_outcome_unknown_only_if_it_must_be_decided(
     is_clean: bool, must_decide: bool, outcome: str, tmp_path: Path
 ) -> None:
     """Or if a broker was not stopped cleanly; a controller's directory never says it."""
-    found = rule_that_finds("rule", Severity.WRONG, "perhaps", is_defect=False)
+    found = rule_that_finds("rule", DefectSeverity.WRONG, "perhaps", is_defect=False)
     rule = AuditRule(**{**_fields(found), "must_decide": must_decide})  # type: ignore[arg-type]  # fields of a dataclass
     report = reported(tmp_path, [rule], is_clean=is_clean)
     assert report.outcome == outcome
@@ -176,7 +176,7 @@ def _fields(rule: AuditRule) -> dict[str, object]:
 
 def test_names_from_disks_are_text_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
     """A transactional id may be any string."""
-    report = reported(tmp_path, [rule_that_finds("rule", Severity.LOSS, HOSTILE)])
+    report = reported(tmp_path, [rule_that_finds("rule", DefectSeverity.LOSS, HOSTILE)])
     page = page_of(report)
     elements = Elements()
     elements.feed(page)
@@ -192,7 +192,7 @@ def test_the_page_draws_producers_and_transactional_ids_of_defects(tmp_path: Pat
     """The batch that a defect names belongs to producer 2, whose transactional id has four
     states.
     """
-    report = reported(tmp_path, [rule_that_finds("rule", Severity.LOSS, "bad")])
+    report = reported(tmp_path, [rule_that_finds("rule", DefectSeverity.LOSS, "bad")])
     (timeline,) = report.partition_timelines
     assert timeline.is_named and [lane.producer_id for lane in timeline.lanes] == [2, 3, 1]
     assert [lane.open_since for lane in timeline.lanes] == [None, 7, 3]
@@ -211,7 +211,7 @@ def test_the_page_draws_producers_and_transactional_ids_of_defects(tmp_path: Pat
 
 
 def test_the_document_is_the_report(tmp_path: Path) -> None:
-    report = reported(tmp_path, [rule_that_finds("rule", Severity.LOSS, HOSTILE)])
+    report = reported(tmp_path, [rule_that_finds("rule", DefectSeverity.LOSS, HOSTILE)])
     assert msgspec.json.decode(msgspec.json.encode(report), type=AuditReport) == report
 
 

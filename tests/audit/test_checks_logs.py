@@ -4,7 +4,7 @@ import pytest
 
 from kraftsim.audit.checks import checkpoints, structure
 from kraftsim.audit.judging import RULES
-from kraftsim.audit.rule import AuditRule, Outcome
+from kraftsim.audit.rule import AuditOutcome, AuditRule
 from tests.audit.sound_logs import cluster
 from tests.audit.tables_of import Disks, messages, outcomes
 
@@ -42,7 +42,7 @@ def test_future_replicas_and_deleted_files_are_not_examined() -> None:
     segment = logs[2].segments[0]
     segment["state"] = "deleted"
     logs[2].replica.update(first_offset=8, first_segment_offset=8)
-    assert {each.outcome for each in disks.results(*log_rules())} == {Outcome.SOUND}
+    assert {each.outcome for each in disks.results(*log_rules())} == {AuditOutcome.SOUND}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_unreadable_bytes_in_a_log_are_a_defect(problem: str) -> None:
     disks, logs = cluster(is_clean=False)
     logs[0].problem(problem, position=300)
     result = disks.result(structure.SEGMENTS_READABLE)
-    assert result.outcome is Outcome.DEFECT
+    assert result.outcome is AuditOutcome.DEFECT
     assert "at byte 300: as read, so the bytes are no readable record batch" in messages(result)[0]
     assert result.findings[0].witnesses[0].position == 300
 
@@ -75,7 +75,7 @@ def test_what_the_audit_cannot_read_is_undecided(problem: str, reason: str) -> N
     disks, logs = cluster()
     logs[0].problem(problem)
     result = disks.result(structure.SEGMENTS_READABLE)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert reason in messages(result, defects=False)[0]
 
 
@@ -104,7 +104,7 @@ def test_checksums_that_were_not_computed_are_not_examined() -> None:
     for log in logs:
         for batch in log.batches:
             batch["crc_valid"] = None
-    assert disks.result(structure.CHECKSUMS_FIT).outcome is Outcome.NOT_APPLICABLE
+    assert disks.result(structure.CHECKSUMS_FIT).outcome is AuditOutcome.NOT_APPLICABLE
 
 
 def test_an_offset_that_comes_twice_is_a_defect() -> None:
@@ -146,14 +146,14 @@ def test_a_missing_segment_is_a_defect_of_closed_logs_only() -> None:
         logs[0].batches[3:4] = []
         result = disks.result(structure.NO_OFFSET_GAPS)
         assert "offsets 7 to 7 are missing before the segment named 8" in result.findings[0].message
-        assert result.outcome is (Outcome.DEFECT if is_clean else Outcome.UNKNOWN)
+        assert result.outcome is (AuditOutcome.DEFECT if is_clean else AuditOutcome.UNKNOWN)
 
 
 def test_missing_offsets_are_undecided_without_a_metadata_log() -> None:
     disks, logs = cluster(is_registered=False)
     del logs[0].batches[1]
     result = disks.result(structure.NO_OFFSET_GAPS)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert "it is not known whether the topic was compacted" in result.findings[0].message
 
 
@@ -180,7 +180,7 @@ def test_offsets_below_the_log_start_offset_may_be_missing() -> None:
     disks, logs = cluster()
     del logs[0].batches[1]
     logs[0].replica["log_start_offset"] = 5
-    assert disks.result(structure.NO_OFFSET_GAPS).outcome is Outcome.SOUND
+    assert disks.result(structure.NO_OFFSET_GAPS).outcome is AuditOutcome.SOUND
 
 
 def test_a_batch_with_fewer_records_than_offsets_is_a_defect_where_nothing_was_compacted() -> None:
@@ -217,7 +217,7 @@ def test_an_index_that_contradicts_itself_is_a_defect() -> None:
 
 
 def test_an_index_behind_the_recovery_point_of_an_open_log_is_undecided() -> None:
-    for recovery_point, outcome in ((3, Outcome.UNKNOWN), (9, Outcome.DEFECT)):
+    for recovery_point, outcome in ((3, AuditOutcome.UNKNOWN), (9, AuditOutcome.DEFECT)):
         disks, file = with_index(is_clean=False)
         disks.logs[0].problem("index", file=file, position=24)
         disks.logs[0].replica["recovery_point"] = recovery_point
@@ -225,7 +225,7 @@ def test_an_index_behind_the_recovery_point_of_an_open_log_is_undecided() -> Non
 
 
 def test_a_time_index_has_the_largest_timestamp_up_to_its_offset() -> None:
-    for shift_ms, expected in ((0, Outcome.SOUND), (-1, Outcome.DEFECT)):
+    for shift_ms, expected in ((0, AuditOutcome.SOUND), (-1, AuditOutcome.DEFECT)):
         disks, file = with_index(is_clean=True)
         log = disks.logs[0]
         disks.add(
@@ -268,7 +268,7 @@ def test_checkpoints_beyond_their_log_are_a_defect_of_closed_logs(
         logs[0].replica.update(columns)
         result = disks.result(checkpoints.CHECKPOINTS_FIT)
         assert said in result.findings[0].message
-        assert result.outcome is (Outcome.DEFECT if is_clean else Outcome.UNKNOWN)
+        assert result.outcome is (AuditOutcome.DEFECT if is_clean else AuditOutcome.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -291,17 +291,17 @@ def test_a_leader_epoch_checkpoint_of_another_log_is_a_defect(
         logs[1].epochs(*entries)
         result = disks.result(checkpoints.LEADER_EPOCHS_FIT)
         assert any(said in each.message for each in result.findings)
-        assert result.outcome is (Outcome.DEFECT if is_clean else Outcome.UNKNOWN)
+        assert result.outcome is (AuditOutcome.DEFECT if is_clean else AuditOutcome.UNKNOWN)
 
 
 def test_an_epoch_without_batches_at_the_end_fits_a_log() -> None:
     disks, logs = cluster()
     logs[0].epochs((4, 11))
-    assert disks.result(checkpoints.LEADER_EPOCHS_FIT).outcome is Outcome.SOUND
+    assert disks.result(checkpoints.LEADER_EPOCHS_FIT).outcome is AuditOutcome.SOUND
 
 
 def test_batches_below_the_log_start_offset_need_no_entry() -> None:
     disks, logs = cluster()
     disks.rows["leader_epochs"][0]["start_offset"] = 5
     logs[0].replica["log_start_offset"] = 5
-    assert disks.result(checkpoints.LEADER_EPOCHS_FIT).outcome is Outcome.SOUND
+    assert disks.result(checkpoints.LEADER_EPOCHS_FIT).outcome is AuditOutcome.SOUND

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.audit.checks import sequences, snapshots
-from kraftsim.audit.rule import Outcome
+from kraftsim.audit.rule import AuditOutcome
 from tests.audit.sound_logs import IDEMPOTENT, TRANSACTIONAL, cluster
 from tests.audit.tables_of import START_MS, Disks, Log, messages, producer_row
 
@@ -33,7 +33,7 @@ def test_a_batch_that_was_appended_twice_is_a_defect() -> None:
         "again at offset 5"
     ]
     assert [each.offset for each in result.findings[0].witnesses] == [5, 0]
-    assert disks.result(sequences.SEQUENCES_WITHOUT_GAPS).outcome is Outcome.SOUND
+    assert disks.result(sequences.SEQUENCES_WITHOUT_GAPS).outcome is AuditOutcome.SOUND
 
 
 def test_a_duplicate_is_a_defect_in_compacted_logs_too() -> None:
@@ -65,7 +65,7 @@ def test_batches_of_the_group_coordinator_have_no_sequences() -> None:
     log.transact(5, 0, 0)
     log.transact(5, 0, 0)
     for rule in (sequences.BATCHES_APPENDED_ONCE, sequences.SEQUENCES_WITHOUT_GAPS):
-        assert disks.result(rule).outcome is Outcome.NOT_APPLICABLE
+        assert disks.result(rule).outcome is AuditOutcome.NOT_APPLICABLE
 
 
 def test_duplicates_below_the_log_start_offset_do_not_count() -> None:
@@ -124,7 +124,7 @@ def test_a_gap_after_a_long_time_is_undecided() -> None:
     log.now_ms += HOUR_MS
     log.produce(5, 0, 4)
     result = disks.result(sequences.SEQUENCES_WITHOUT_GAPS)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert "may have forgotten the producer" in result.findings[0].message
 
 
@@ -142,7 +142,7 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
     disks, log = one_log()
     log.produce(5, 0, 3)
     result = disks.result(sequences.SEQUENCES_WITHOUT_GAPS)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert (
         "a broker accepts that from a producer that it does not know"
         in messages(result, defects=False)[0]
@@ -188,7 +188,7 @@ def test_an_epoch_that_falls_after_a_long_time_is_undecided() -> None:
     log.produce(5, 1, 0)
     log.now_ms += HOUR_MS
     log.produce(5, 0, 0)
-    assert disks.result(sequences.PRODUCER_EPOCHS_NEVER_FALL).outcome is Outcome.UNKNOWN
+    assert disks.result(sequences.PRODUCER_EPOCHS_NEVER_FALL).outcome is AuditOutcome.UNKNOWN
 
 
 def test_a_leader_epoch_that_falls_is_a_defect() -> None:
@@ -205,7 +205,7 @@ def test_old_formats_have_no_leader_epochs_and_no_producers() -> None:
     disks, log = one_log()
     log.batch(leader_epoch=None, magic=1)
     for rule in sequences.RULES:
-        assert disks.result(rule).outcome is Outcome.NOT_APPLICABLE
+        assert disks.result(rule).outcome is AuditOutcome.NOT_APPLICABLE
 
 
 # --------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_a_snapshot_at_the_first_offset_of_a_transaction_does_not_have_it() -> N
         producer_row(5, 0, last_sequence=0, last_offset=0),
         producer_row(6, 0, last_sequence=0, last_offset=1, transaction_first_offset=1),
     )
-    assert disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT).outcome is Outcome.SOUND
+    assert disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT).outcome is AuditOutcome.SOUND
 
 
 def test_a_producer_whose_batches_retention_deleted_may_be_in_a_snapshot() -> None:
@@ -290,11 +290,11 @@ def test_a_producer_whose_batches_retention_deleted_may_be_in_a_snapshot() -> No
         producer_row(6, 0, coordinator_epoch=0),
         producer_row(7, 0, last_sequence=7, last_offset=14, transaction_first_offset=14),
     )
-    assert disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT).outcome is Outcome.SOUND
+    assert disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT).outcome is AuditOutcome.SOUND
 
 
 def test_an_expired_producer_may_be_absent_but_a_recent_one_is_undecided() -> None:
-    for age_ms, expected in ((0, Outcome.UNKNOWN), (HOUR_MS, Outcome.NOT_APPLICABLE)):
+    for age_ms, expected in ((0, AuditOutcome.UNKNOWN), (HOUR_MS, AuditOutcome.NOT_APPLICABLE)):
         disks, log = one_log()
         log.produce(5, 0, 0)
         log.now_ms += age_ms
@@ -304,7 +304,7 @@ def test_an_expired_producer_may_be_absent_but_a_recent_one_is_undecided() -> No
 
 
 def test_a_snapshot_behind_the_recovery_point_of_an_open_log_is_undecided() -> None:
-    for recovery_point, expected in ((5, Outcome.UNKNOWN), (8, Outcome.DEFECT)):
+    for recovery_point, expected in ((5, AuditOutcome.UNKNOWN), (8, AuditOutcome.DEFECT)):
         disks, logs = cluster(is_clean=False)
         disks.rows["producer_snapshots"][0]["last_offset"] = 2
         logs[0].replica["recovery_point"] = recovery_point
@@ -315,7 +315,7 @@ def test_snapshots_of_compacted_topics_are_not_compared() -> None:
     disks, logs = cluster()
     disks.rows["producer_snapshots"][0]["last_offset"] = 2
     logs[0].replica["cleaned_until"] = 3
-    assert disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT).outcome is Outcome.NOT_APPLICABLE
+    assert disks.result(snapshots.PRODUCER_SNAPSHOTS_FIT).outcome is AuditOutcome.NOT_APPLICABLE
 
 
 def test_a_closed_log_without_a_snapshot_at_its_end_is_a_defect() -> None:
@@ -335,7 +335,7 @@ def test_a_snapshot_after_the_end_is_a_defect_of_closed_logs_only() -> None:
         logs[1].snapshot(producer_row(IDEMPOTENT, 0), offset=40)
         result = disks.result(snapshots.PRODUCER_SNAPSHOTS_AT_END)
         assert "the newest producer snapshot is at offset 40" in result.findings[0].message
-        assert result.outcome is (Outcome.DEFECT if is_clean else Outcome.UNKNOWN)
+        assert result.outcome is (AuditOutcome.DEFECT if is_clean else AuditOutcome.UNKNOWN)
 
 
 def test_the_epoch_of_a_marker_forgets_the_batches_before() -> None:

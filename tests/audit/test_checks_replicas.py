@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kraftsim.audit.checks import replicas, transactions
-from kraftsim.audit.rule import HangingTransaction, Outcome
+from kraftsim.audit.rule import AuditOutcome, HangingTransaction
 from tests.audit.sound_logs import TRANSACTIONAL, cluster
 from tests.audit.tables_of import START_MS, Disks, Log, messages
 
@@ -53,7 +53,7 @@ def test_a_lacking_batch_of_a_topic_that_may_be_compacted_is_undecided() -> None
     disks, logs = cluster(is_registered=False)
     del logs[1].batches[1]
     result = disks.result(replicas.REPLICAS_EQUAL)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert "it is not known whether the topic was compacted" in result.findings[0].message
 
 
@@ -61,15 +61,15 @@ def test_replicas_of_compacted_topics_are_compared_batch_by_batch() -> None:
     disks, logs = cluster()
     disks.topic(policy="compact")
     del logs[1].batches[1]
-    assert disks.result(replicas.REPLICAS_EQUAL).outcome is Outcome.SOUND
+    assert disks.result(replicas.REPLICAS_EQUAL).outcome is AuditOutcome.SOUND
     disks, logs = cluster()
     disks.topic(policy="compact")
     logs[1].batches[1]["crc"] = 1
-    assert disks.result(replicas.REPLICAS_EQUAL).outcome is Outcome.DEFECT
+    assert disks.result(replicas.REPLICAS_EQUAL).outcome is AuditOutcome.DEFECT
     disks, logs = cluster()
     logs[0].replica["cleaned_until"] = 5
     logs[1].batches[1]["crc"] = 1
-    assert disks.result(replicas.REPLICAS_EQUAL).outcome is Outcome.SOUND
+    assert disks.result(replicas.REPLICAS_EQUAL).outcome is AuditOutcome.SOUND
 
 
 def test_a_difference_that_one_replica_had_not_committed_is_undecided() -> None:
@@ -77,7 +77,7 @@ def test_a_difference_that_one_replica_had_not_committed_is_undecided() -> None:
     logs[1].batches[5]["crc"] = 1
     logs[1].replica["high_watermark"] = 10
     result = disks.result(replicas.REPLICAS_EQUAL)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert "it truncates its log when it follows a leader again" in result.findings[0].message
 
 
@@ -85,7 +85,7 @@ def test_closed_replicas_in_the_isr_are_equal_up_to_the_highest_watermark() -> N
     disks, logs = cluster()
     logs[1].batches[5]["crc"] = 1
     logs[1].replica["high_watermark"] = 10
-    assert disks.result(replicas.REPLICAS_EQUAL).outcome is Outcome.DEFECT
+    assert disks.result(replicas.REPLICAS_EQUAL).outcome is AuditOutcome.DEFECT
 
 
 def test_replicas_are_compared_from_where_all_have_the_log() -> None:
@@ -93,7 +93,7 @@ def test_replicas_are_compared_from_where_all_have_the_log() -> None:
     logs[1].replica.update(first_offset=5, first_segment_offset=5, log_start_offset=5)
     del logs[1].batches[:2]
     result = disks.result(replicas.REPLICAS_EQUAL)
-    assert (result.outcome, result.examined) == (Outcome.SOUND, 6 + 4)
+    assert (result.outcome, result.examined) == (AuditOutcome.SOUND, 6 + 4)
 
 
 def test_logs_of_deleted_topics_and_other_clusters_are_not_compared() -> None:
@@ -105,7 +105,7 @@ def test_logs_of_deleted_topics_and_other_clusters_are_not_compared() -> None:
             logs[1].replica["topic_id"] = "id-of-a-former-topic"
         else:
             logs[1].home.row["cluster_id"] = "another"
-        assert disks.result(replicas.REPLICAS_EQUAL).outcome is Outcome.SOUND
+        assert disks.result(replicas.REPLICAS_EQUAL).outcome is AuditOutcome.SOUND
 
 
 # --------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_a_short_replica_in_the_isr_is_a_defect() -> None:
 
 def test_a_short_replica_outside_the_isr_is_sound() -> None:
     result = shortened(isr="[1,3]").result(replicas.IN_SYNC_REPLICAS_COMPLETE)
-    assert result.outcome is Outcome.SOUND
+    assert result.outcome is AuditOutcome.SOUND
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_short_replica_outside_the_isr_is_sound() -> None:
 def test_a_short_replica_is_undecided_without_isr_or_clean_shutdown(isr: str, reason: str) -> None:
     disks = shortened(is_clean=not isr, isr=isr)
     result = disks.result(replicas.IN_SYNC_REPLICAS_COMPLETE)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert reason in result.findings[0].message
 
 
@@ -156,7 +156,7 @@ def test_the_newest_record_of_the_metadata_log_says_who_is_in_sync() -> None:
         is_change=True,
         isr="[1, 3]",
     )
-    assert disks.result(replicas.IN_SYNC_REPLICAS_COMPLETE).outcome is Outcome.SOUND
+    assert disks.result(replicas.IN_SYNC_REPLICAS_COMPLETE).outcome is AuditOutcome.SOUND
 
 
 def test_a_foreign_topic_id_in_the_isr_is_a_defect() -> None:
@@ -175,7 +175,7 @@ def test_a_replica_of_a_former_topic_is_undecided(is_registered: bool) -> None:
         disks.topic(isr="[1,3]")
     logs[1].replica["topic_id"] = "id-of-a-former-topic"
     result = disks.result(replicas.TOPIC_IDS_AGREE)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     reason = "may have been down" if is_registered else "does not say which is right"
     assert reason in result.findings[0].message
 
@@ -230,7 +230,11 @@ def test_a_transaction_index_that_contradicts_its_log_is_a_defect(
 
 
 def test_the_last_stable_offset_of_an_index_is_that_of_the_oldest_open_transaction() -> None:
-    for stable, expected in ((0, Outcome.SOUND), (1, Outcome.DEFECT), (3, Outcome.DEFECT)):
+    for stable, expected in (
+        (0, AuditOutcome.SOUND),
+        (1, AuditOutcome.DEFECT),
+        (3, AuditOutcome.DEFECT),
+    ):
         disks = Disks()
         log = disks.broker().log()
         log.transact(5, 0, 0)
@@ -245,7 +249,7 @@ def test_the_last_stable_offset_of_an_index_is_that_of_the_oldest_open_transacti
 def test_a_follower_may_index_a_later_last_stable_offset() -> None:
     disks, _ = cluster()
     disks.rows["aborted_transactions"][0]["last_stable_offset"] = 9
-    assert disks.result(transactions.TRANSACTION_INDEXES_FIT).outcome is Outcome.SOUND
+    assert disks.result(transactions.TRANSACTION_INDEXES_FIT).outcome is AuditOutcome.SOUND
 
 
 def test_an_index_may_name_a_transaction_whose_records_retention_deleted() -> None:
@@ -257,7 +261,7 @@ def test_an_index_may_name_a_transaction_whose_records_retention_deleted() -> No
 
 
 def test_an_index_behind_the_recovery_point_of_an_open_log_is_undecided() -> None:
-    for recovery_point, expected in ((5, Outcome.UNKNOWN), (8, Outcome.DEFECT)):
+    for recovery_point, expected in ((5, AuditOutcome.UNKNOWN), (8, AuditOutcome.DEFECT)):
         disks, logs = cluster(is_clean=False)
         del disks.rows["aborted_transactions"][0]
         logs[0].replica["recovery_point"] = recovery_point
@@ -348,7 +352,7 @@ def test_a_transaction_that_its_coordinator_holds_is_undecided(status: str, reas
     disks, _ = with_open_transaction()
     state(disks, status, [["payments", 0], ["orders", 0]])
     result = disks.result(transactions.NO_HANGING_TRANSACTIONS)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert reason in result.findings[0].message
 
 
@@ -363,7 +367,7 @@ def test_a_transaction_whose_producer_id_has_no_transactional_id_hangs() -> None
 def test_the_previous_producer_id_of_a_transactional_id_counts() -> None:
     disks, _ = with_open_transaction()
     state(disks, "PrepareAbort", [["orders", 0]], producer_id=8, previous_producer_id=5)
-    assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is Outcome.UNKNOWN
+    assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is AuditOutcome.UNKNOWN
 
 
 def test_an_open_transaction_is_undecided_without_its_coordinator() -> None:
@@ -379,7 +383,7 @@ def test_an_open_transaction_is_undecided_without_its_coordinator() -> None:
                 isr="[1]",
             )
         result = disks.result(transactions.NO_HANGING_TRANSACTIONS)
-        assert result.outcome is Outcome.UNKNOWN
+        assert result.outcome is AuditOutcome.UNKNOWN
         assert "__transaction_state is not here, or not all of it" in result.findings[0].message
 
 
@@ -390,7 +394,7 @@ def test_a_young_transaction_is_undecided_if_logs_may_be_of_different_times(
     disks, _ = with_open_transaction(is_clean=is_clean, isr=isr)
     state(disks, "Empty", [])
     result = disks.result(transactions.NO_HANGING_TRANSACTIONS)
-    assert result.outcome is Outcome.UNKNOWN
+    assert result.outcome is AuditOutcome.UNKNOWN
     assert "may have been copied at different times" in result.findings[0].message
 
 
@@ -399,7 +403,7 @@ def test_a_transaction_older_than_any_timeout_hangs_whatever_was_closed() -> Non
     state(disks, "Empty", [])
     log.now_ms += DAY_MS
     log.marker("COMMIT", 6, 0)
-    assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is Outcome.UNKNOWN
+    assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is AuditOutcome.UNKNOWN
     disks, log = with_open_transaction(is_clean=False)
     state(disks, "Empty", [])
     log.now_ms += DAY_MS
@@ -408,14 +412,14 @@ def test_a_transaction_older_than_any_timeout_hangs_whatever_was_closed() -> Non
     coordinator.now_ms = log.now_ms
     coordinator.batch()
     result = disks.result(transactions.NO_HANGING_TRANSACTIONS)
-    assert result.outcome is Outcome.DEFECT
+    assert result.outcome is AuditOutcome.DEFECT
     assert "its last record is 86401 seconds older" in result.findings[0].message
 
 
 def test_the_replica_with_the_latest_end_says_whether_a_transaction_is_open() -> None:
     disks, logs = cluster()
     del logs[0].batches[5:]
-    assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is Outcome.SOUND
+    assert disks.result(transactions.NO_HANGING_TRANSACTIONS).outcome is AuditOutcome.SOUND
     disks, logs = cluster()
     for log in logs:
         del log.batches[5:]

@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.audit.checks import clients
 from kraftsim.audit.judging import judge_with_duckdb
-from kraftsim.audit.rule import AuditRule, Outcome, RuleResult
+from kraftsim.audit.rule import AuditOutcome, AuditRule, RuleResult
 from tests.audit.staged_tables import (
     NEWEST_MS,
     Cell,
@@ -136,10 +136,10 @@ def test_an_acknowledged_record_must_be_in_the_log(
     assert result.undecided_count == 0
     if expected:
         (finding,) = result.findings
-        assert result.outcome is Outcome.DEFECT and expected in finding.message
+        assert result.outcome is AuditOutcome.DEFECT and expected in finding.message
         assert "sent.jsonl line" in finding.message and finding.since_ms == BEFORE_MS
     else:
-        assert result.outcome in (Outcome.SOUND, Outcome.NOT_APPLICABLE)
+        assert result.outcome in (AuditOutcome.SOUND, AuditOutcome.NOT_APPLICABLE)
 
 
 @pytest.mark.parametrize(
@@ -159,15 +159,15 @@ def test_what_may_be_missing_rightly_is_undecided(
     row: Client, more: dict[str, object], reason: str, tmp_path: Path
 ) -> None:
     result = found(tmp_path, clients.ACKNOWLEDGED_AND_LOST, "client_acknowledged", [row], **more)  # type: ignore[arg-type]  # parameters of cases
-    assert (result.defect_count, result.outcome) == (0, Outcome.UNKNOWN)
+    assert (result.defect_count, result.outcome) == (0, AuditOutcome.UNKNOWN)
     assert reason in result.findings[0].message
 
 
 def test_a_gap_is_a_loss_unless_the_topic_is_compacted(tmp_path: Path) -> None:
     """A replica that compaction never touched has all offsets."""
     for name, cleaned, outcome in (
-        ("plain", None, Outcome.DEFECT),
-        ("compacted", 9, Outcome.UNKNOWN),
+        ("plain", None, AuditOutcome.DEFECT),
+        ("compacted", 9, AuditOutcome.UNKNOWN),
     ):
         root = tmp_path / name
         write_table(root, "log_dirs", [log_dir(1)])
@@ -184,20 +184,29 @@ def test_a_gap_is_a_loss_unless_the_topic_is_compacted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "outcome"),
     [
-        (acknowledged(5, producer_id=COMMITTED, sequence=0, outcome="committed"), Outcome.SOUND),
-        (acknowledged(5, producer_id=COMMITTED, sequence=0, outcome="aborted"), Outcome.DEFECT),
-        (acknowledged(9, producer_id=ABORTED, sequence=1, outcome="committed"), Outcome.DEFECT),
-        (acknowledged(9, producer_id=ABORTED, sequence=1, outcome="aborted"), Outcome.SOUND),
-        (acknowledged(11, producer_id=OPEN, sequence=0, outcome="committed"), Outcome.UNKNOWN),
+        (
+            acknowledged(5, producer_id=COMMITTED, sequence=0, outcome="committed"),
+            AuditOutcome.SOUND,
+        ),
+        (
+            acknowledged(5, producer_id=COMMITTED, sequence=0, outcome="aborted"),
+            AuditOutcome.DEFECT,
+        ),
+        (
+            acknowledged(9, producer_id=ABORTED, sequence=1, outcome="committed"),
+            AuditOutcome.DEFECT,
+        ),
+        (acknowledged(9, producer_id=ABORTED, sequence=1, outcome="aborted"), AuditOutcome.SOUND),
+        (acknowledged(11, producer_id=OPEN, sequence=0, outcome="committed"), AuditOutcome.UNKNOWN),
     ],
 )
 def test_the_outcome_of_a_transaction_must_match_its_marker(
-    row: Client, outcome: Outcome, tmp_path: Path
+    row: Client, outcome: AuditOutcome, tmp_path: Path
 ) -> None:
     """The marker of the batch's producer behind the batch."""
     result = found(tmp_path, clients.OUTCOME, "client_acknowledged", [row])
     assert result.outcome is outcome
-    if outcome is Outcome.DEFECT:
+    if outcome is AuditOutcome.DEFECT:
         batch_place, marker = result.findings[0].witnesses
         assert (batch_place.position, marker.offset) in ((500, 7), (800, 10))
 
@@ -205,15 +214,15 @@ def test_the_outcome_of_a_transaction_must_match_its_marker(
 @pytest.mark.parametrize(
     ("row", "outcome"),
     [
-        (read(3), Outcome.SOUND),
-        (read(6), Outcome.SOUND),
-        (read(8), Outcome.DEFECT),
-        (read(8, isolation="read_uncommitted"), Outcome.NOT_APPLICABLE),
-        (read(11), Outcome.UNKNOWN),
+        (read(3), AuditOutcome.SOUND),
+        (read(6), AuditOutcome.SOUND),
+        (read(8), AuditOutcome.DEFECT),
+        (read(8, isolation="read_uncommitted"), AuditOutcome.NOT_APPLICABLE),
+        (read(11), AuditOutcome.UNKNOWN),
     ],
 )
 def test_read_committed_must_not_return_aborted_records(
-    row: Client, outcome: Outcome, tmp_path: Path
+    row: Client, outcome: AuditOutcome, tmp_path: Path
 ) -> None:
     """KIP-98."""
     result = found(tmp_path, clients.READ_ABORTED, "client_reads", [row])
@@ -232,7 +241,7 @@ def test_a_sequence_must_have_one_offset(tmp_path: Path) -> None:
     of_client = {"producer_id": PLAIN, "producer_epoch": 0, "sequence": 0}
     sound = [acknowledged(0, **of_client), acknowledged(0, **{**of_client, "line": 99})]
     result = found(tmp_path / "once", clients.DOUBLED, "client_acknowledged", sound)
-    assert result.outcome is Outcome.SOUND
+    assert result.outcome is AuditOutcome.SOUND
     twice = [acknowledged(0, **of_client), acknowledged(12, **of_client)]
     result = found(tmp_path / "twice", clients.DOUBLED, "client_acknowledged", twice)
     assert "was acknowledged with offsets 0 and 12" in " ".join(
@@ -251,21 +260,21 @@ def test_a_sequence_must_have_one_offset(tmp_path: Path) -> None:
                 acknowledged(0, producer_id=PLAIN, producer_epoch=0, sequence=0),
                 acknowledged(3, producer_id=PLAIN, producer_epoch=0, sequence=3),
             ],
-            Outcome.SOUND,
+            AuditOutcome.SOUND,
         ),
         (
             [
                 acknowledged(0, producer_id=PLAIN, producer_epoch=0, sequence=3),
                 acknowledged(3, producer_id=PLAIN, producer_epoch=0, sequence=0),
             ],
-            Outcome.DEFECT,
+            AuditOutcome.DEFECT,
         ),
         (
             [
                 acknowledged(0, producer_id=PLAIN, producer_epoch=0, sequence=2_147_483_647),
                 acknowledged(3, producer_id=PLAIN, producer_epoch=0, sequence=0),
             ],
-            Outcome.SOUND,
+            AuditOutcome.SOUND,
         ),
         ([acknowledged(1, sender="a", number=1), acknowledged(2, sender="a", number=5)], "sound"),
         ([acknowledged(2, sender="a", number=1), acknowledged(1, sender="a", number=5)], "defect"),
@@ -329,16 +338,16 @@ def test_values_are_compared_by_their_md5(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "cleaned_until", "outcome"),
     [
-        (commit(5), None, Outcome.SOUND),
-        (commit(6), None, Outcome.DEFECT),
-        (commit(6), 3, Outcome.UNKNOWN),
-        (commit(6, time_ms=BEFORE_MS - 10_000), 3, Outcome.SOUND),
-        (commit(6, time_ms=NEWEST_MS + 1), None, Outcome.UNKNOWN),
-        (commit(6, transactional_id="t", outcome="aborted"), None, Outcome.NOT_APPLICABLE),
+        (commit(5), None, AuditOutcome.SOUND),
+        (commit(6), None, AuditOutcome.DEFECT),
+        (commit(6), 3, AuditOutcome.UNKNOWN),
+        (commit(6, time_ms=BEFORE_MS - 10_000), 3, AuditOutcome.SOUND),
+        (commit(6, time_ms=NEWEST_MS + 1), None, AuditOutcome.UNKNOWN),
+        (commit(6, transactional_id="t", outcome="aborted"), None, AuditOutcome.NOT_APPLICABLE),
     ],
 )
 def test_an_acknowledged_group_offset_must_be_stored(
-    row: Client, cleaned_until: int | None, outcome: Outcome, tmp_path: Path
+    row: Client, cleaned_until: int | None, outcome: AuditOutcome, tmp_path: Path
 ) -> None:
     """Compaction keeps the latest commit of a group and partition only."""
     topic, partition = registered("__consumer_offsets", [1])

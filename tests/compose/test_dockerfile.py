@@ -41,6 +41,7 @@ def test_the_build_context_has_only_packages_and_build_files() -> None:
     } | {
         "kraftsim",
         "protocol",
+        "pyspark_kafka_log",
         "scenarios",
         "tools",
     }

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kraftsim.audit.reading.jobs import PRUNING
-from kraftsim.audit.tables import TABLES, Table
+from kraftsim.audit.tables import TABLES, DiskTable
 
 INTRODUCTION: Final = """# Tables of log directories
 
@@ -93,7 +93,7 @@ def audit_tables_page() -> str:
     return "\n".join(lines)
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: DiskTable) -> list[str]:
     rows = [
         f"| `{column.name}` | {column.type} | {column.meaning.replace('|', '&#124;')} |"
         for column in table.columns

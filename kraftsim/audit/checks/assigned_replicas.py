@@ -8,7 +8,7 @@ Source: KIP-516, KIP-631, KIP-858; kafka.server.ReplicaManager, LogManager.
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import METADATA, METADATA_TOPIC, listed
 
 RECENT_MS: Final = 60_000
@@ -134,7 +134,7 @@ NO_STRAYS = AuditRule(
     statement="Every partition directory of a broker is one that the metadata log assigns to it, "
     "with the same topic id.",
     source="KIP-516, KIP-858; LogManager.isStrayKraftReplica",
-    severity=Severity.NOTICE,
+    severity=DefectSeverity.NOTICE,
     meaning="The directory takes space, and no client reads it. With the id of a former topic it "
     "can keep the broker from hosting the present one (INCONSISTENT_TOPIC_ID).",
     remedy="Make sure that the topic was deleted or moved on purpose. Then move the directory away "
@@ -149,7 +149,7 @@ REPLICAS_PRESENT = AuditRule(
     name="assigned-replicas-present",
     statement="A broker has a directory for every partition that the metadata log assigns to it.",
     source="KIP-631; ReplicaManager.applyDelta",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="The replica lost all its records. If it is in the in-sync replicas it can become "
     "leader, and then the others truncate their logs to nothing.",
     remedy="Do not start the broker before the other replicas of the partition are "

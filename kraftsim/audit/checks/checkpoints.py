@@ -10,7 +10,7 @@ checkpointLogStartOffsets}, LeaderEpochFileCache.
 from typing import Final
 
 from kraftsim.audit.log_sql import BATCH, POLICY, REPLICA, SEGMENT, finding
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _READS: Final = ("log_dirs", "replicas", "files")
 _WRONG_CHECKPOINT: Final = f"""
@@ -47,7 +47,7 @@ CHECKPOINTS_FIT: Final = AuditRule(
     statement="The high watermark and the recovery point are not after the end of their log, and "
     "the log start offset is not after the high watermark.",
     source="ReplicaManager.checkpointHighWatermarks, LogManager",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="The end of the log is missing, although it was committed or flushed, or the "
     "checkpoint belongs to another log.",
     remedy="If another replica has the offsets, let it be leader: this one replicates them again. "
@@ -146,7 +146,7 @@ LEADER_EPOCHS_FIT: Final = AuditRule(
     name="leader-epoch-checkpoints-fit-logs",
     statement="Each batch has the leader epoch that the leader-epoch-checkpoint gives its offset.",
     source="KIP-101, LeaderEpochFileCache",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A follower that asks where an epoch ended gets a wrong answer: it truncates records "
     "that were committed, or keeps records that were not.",
     remedy="If another replica agrees with its checkpoint, stop this broker, move the partition's "

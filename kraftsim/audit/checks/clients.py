@@ -7,7 +7,7 @@ it covers it, or none does. Source: KIP-98; Partition.appendRecordsToLeader (ack
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _NO_PLACE = (
     "CAST(NULL AS STRING) AS log_dir2, CAST(NULL AS STRING) AS file2, "
@@ -223,7 +223,7 @@ ACKNOWLEDGED_AND_LOST = AuditRule(
     name="acknowledged-records-are-in-the-log",
     statement="A record that a broker acknowledged with acks=all is in the log at its offset.",
     source="Partition.appendRecordsToLeader, ReplicaManager (acks); KIP-98",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A client was notified that its record is stored, and it is not.",
     remedy="Send the records again from their source. Look for an unclean leader election, a disk "
     "that lost writes, or a restored directory around the time of the acknowledgement.",
@@ -237,7 +237,7 @@ READ_AND_LOST = AuditRule(
     name="records-that-were-read-are-in-the-log",
     statement="A record that a consumer received is in the log at its offset.",
     source="A fetch of a consumer ends at the high watermark: Partition.readRecords",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Consumers have processed a record that the log no longer has; later consumers see "
     "another history.",
     remedy="Compare what the application derived from the records. Look for an unclean leader "
@@ -266,7 +266,7 @@ OUTCOME = AuditRule(
     name="outcomes-match-their-markers",
     statement="The marker behind a transaction's records says what the client was notified of.",
     source="KIP-98: EndTxn, WriteTxnMarkers",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A transaction that its client believes committed is invisible to read_committed "
     "consumers, or one that it believes aborted is visible.",
     remedy="Do not rely on the transaction's outcome downstream: send the records of a committed "
@@ -297,7 +297,7 @@ READ_ABORTED = AuditRule(
     name="read-committed-reads-are-committed",
     statement="A record that a read_committed consumer received is not in an aborted transaction.",
     source="KIP-98: last stable offset, CompletedFetch; KIP-890",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A consumer has processed a record of a transaction that was aborted.",
     remedy="Compensate for the records in what the application derived from them. Look for a "
     "marker that was written late, or for a transaction index that was lost.",
@@ -331,7 +331,7 @@ DOUBLED = AuditRule(
     statement="A sequence of a producer epoch is acknowledged with one offset, and lies once in "
     "the log.",
     source="KIP-98: ProducerStateManager, duplicate detection",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A retry of a batch was appended a second time: consumers see its records twice.",
     remedy="Remove the copies downstream, by producer id, epoch and sequence. Look for a producer "
     "snapshot that was lost or put back before the retry.",
@@ -374,7 +374,7 @@ ORDER = AuditRule(
     name="acknowledged-records-are-in-order",
     statement="Records of a producer epoch, or of a sender, have offsets in the order of sending.",
     source="KIP-98: sequences; max.in.flight.requests.per.connection",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Consumers see records of one sender in another order than they were sent.",
     remedy="Order them downstream by sequence or number. Without idempotence, check that the "
     "producer had one request in flight.",
@@ -419,7 +419,7 @@ VALUES = AuditRule(
     name="acknowledged-values-are-in-the-log",
     statement="The record at an acknowledged offset has the key and value that the client sent.",
     source="ProduceResponse: base offset of the batch",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Another record lies where the acknowledged one should be.",
     remedy="Send the acknowledged record again. Look for an unclean leader election or a restored "
     "directory.",
@@ -448,7 +448,7 @@ UNIQUE = AuditRule(
     statement="A value that its application sends only once is in at most one record that is not "
     "aborted.",
     source="KIP-98: exactly-once delivery per partition",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A record was stored twice, for example by a retry after the producer restarted.",
     remedy="Remove the copies downstream. Check that the application retries with idempotence, or "
     "in transactions.",
@@ -574,7 +574,7 @@ COMMITTED_OFFSETS = AuditRule(
     name="acknowledged-group-offsets-are-stored",
     statement="A group offset whose commit was acknowledged is in __consumer_offsets.",
     source="GroupCoordinator, OffsetMetadataManager.commitOffset; KIP-98 for transactions",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="After its next start the group begins at an older offset, and processes records "
     "twice.",
     remedy="Set the group's offset with kafka-consumer-groups.sh --reset-offsets before it starts "

@@ -11,7 +11,7 @@ Source: KIP-98, KIP-320, KIP-447, KIP-664; GroupMetadataManager, OffsetMetadataM
 from typing import Final
 
 from kraftsim.audit.checks.coordinator_states import keys_in_their_partition
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import HELD, METADATA, best_logs, finding
 
 TOPIC: Final = "__consumer_offsets"
@@ -32,7 +32,7 @@ GROUPS_IN_THEIR_PARTITION = AuditRule(
     statement="The records of a group are in the partition of __consumer_offsets that its hash "
     "chooses.",
     source="GroupCoordinatorService.partitionFor",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The coordinator of the group does not see these offsets: its consumers start where "
     "auto.offset.reset says, and read records twice or skip them.",
     remedy="Check whether the number of partitions of __consumer_offsets was changed, which is not "
@@ -143,7 +143,7 @@ OFFSETS_DECIDED = AuditRule(
     statement="A group offset that was committed in a transaction is followed by the transaction's "
     "marker in the same partition of __consumer_offsets.",
     source="KIP-98, KIP-447, KIP-664",
-    severity=Severity.DEGRADED,
+    severity=DefectSeverity.DEGRADED,
     meaning="Members of the group that join or restart wait for a stable offset "
     "(UNSTABLE_OFFSET_COMMIT) and do not read.",
     remedy="Find the transaction with `kafka-transactions.sh find-hanging` and end it with "
@@ -190,7 +190,7 @@ OFFSETS_EXIST = AuditRule(
     name="committed-offsets-not-beyond-end",
     statement="The offset that a group committed is not beyond the end of the partition.",
     source="KIP-101, KIP-320",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="The group consumed records that are not there any more, or the offset was set by "
     "hand. "
     "Its consumers get OFFSET_OUT_OF_RANGE and start where auto.offset.reset says.",
@@ -217,7 +217,7 @@ OFFSETS_RETAINED = AuditRule(
     name="committed-offsets-not-below-start",
     statement="The offset that a group committed is not below the start of the partition's log.",
     source="KIP-107; auto.offset.reset",
-    severity=Severity.NOTICE,
+    severity=DefectSeverity.NOTICE,
     meaning="Records were deleted by retention or DeleteRecords before the group consumed them. "
     "When it continues it starts where auto.offset.reset says.",
     remedy="If the group is still used, give the topic a longer retention or the group more "
@@ -259,7 +259,7 @@ OFFSET_EPOCHS_KNOWN = AuditRule(
     name="committed-epochs-known",
     statement="The leader epoch in a group's offset is one that the partition has had.",
     source="KIP-320",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The offset is about another history of the partition: the metadata log lost an "
     "election, or the offset is of another cluster. Consumers report a truncation, or wait for "
     "metadata of an epoch that never comes.",

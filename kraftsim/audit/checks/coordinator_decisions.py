@@ -13,7 +13,7 @@ Source: KIP-98, KIP-360, KIP-664, KIP-890; TransactionMarkerChannelManager, Tran
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import HELD, METADATA, best_logs, finding
 
 TOPIC: Final = "__transaction_state"
@@ -164,7 +164,7 @@ MARKERS_DECIDED = AuditRule(
     name="markers-decided",
     statement="Every COMMIT or ABORT marker follows from a decision of the coordinator.",
     source="KIP-98, KIP-890",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A transaction has another result in this partition than its application was told: "
     "records that were committed are skipped by read_committed consumers, or aborted ones are "
     "read.",
@@ -324,7 +324,7 @@ DECISIONS_MARKED = AuditRule(
     name="decisions-marked",
     statement="A completed transaction has its marker in every partition that was in it.",
     source="KIP-98; TransactionMarkerChannelManager.completeSendMarkersForTxnId",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="In this partition the transaction never ended. The last stable offset does not "
     "advance, and records that the application committed do not reach read_committed consumers.",
     remedy="Look for a replica of the partition that has the marker and make it the leader. If "

@@ -12,7 +12,7 @@ TransactionStateManager, TransactionCoordinator}.
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import METADATA, best_logs, finding, homes
 
 TOPIC: Final = "__transaction_state"
@@ -132,7 +132,7 @@ STATES_VALID = AuditRule(
     name="transaction-states-valid",
     statement="Each record of a transactional id in __transaction_state may follow the one before.",
     source="KIP-98; TransactionState.validPreviousStates",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A record of the transaction coordinator is missing or is of another time. A decision "
     "may have been lost: markers in partitions and the state of the id may disagree.",
     remedy="Keep copies of all replicas of this partition of __transaction_state and look for one "
@@ -175,7 +175,7 @@ PRODUCERS_ADVANCE = AuditRule(
     "producer id changes only when its epochs are used up.",
     source="KIP-360, KIP-890; TransactionMetadata.{prepareIncrementProducerEpoch, "
     "prepareFenceProducerEpoch, prepareProducerIdRotation}",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A producer that was fenced may be accepted again, or records of the coordinator are "
     "missing.",
     remedy="Stop the application of this transactional id, and compare all replicas of this "
@@ -194,7 +194,7 @@ ONE_ID_EACH = AuditRule(
     name="one-transactional-id-per-producer-id",
     statement="A producer id belongs to one transactional id.",
     source="KIP-98, KIP-730; ProducerIdManager.generateProducerId",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Two applications share a producer id: each fences the other, sequence numbers of one "
     "look like duplicates of the other, and a marker of one can end the transaction of the other.",
     remedy="Stop both applications. Give each a new transactional id, and look in the metadata log "
@@ -269,7 +269,7 @@ IDS_IN_THEIR_PARTITION = AuditRule(
     statement="The records of a transactional id are in the partition of __transaction_state that "
     "its hash chooses.",
     source="KIP-98; TransactionStateManager.partitionFor",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The coordinator of this id does not see these records: the id starts with another "
     "producer id there, and two producers can be active with it.",
     remedy="Check whether the number of partitions of __transaction_state was changed, which is "
@@ -321,7 +321,7 @@ TRANSACTIONS_END = AuditRule(
     name="transactions-end-in-time",
     statement="A coordinator aborts a transaction after its timeout, and completes its decisions.",
     source="KIP-98, KIP-664; TransactionCoordinator.abortTimedOutTransactions",
-    severity=Severity.DEGRADED,
+    severity=DefectSeverity.DEGRADED,
     meaning="The last stable offset of the partitions in this transaction does not advance: "
     "consumers with read_committed wait, and the logs are not compacted.",
     remedy="Look in the log of the coordinator for its marker channel and for partitions without "

@@ -5,7 +5,7 @@ Source: KIP-78 (cluster id), KIP-858 (directory id), MetaPropertiesEnsemble.
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _PLACES: Final = """CAST(NULL AS BIGINT) AS since_ms,
     d.log_dir, 'meta.properties' AS file, CAST(-1 AS BIGINT) AS position,
@@ -16,7 +16,7 @@ RULE: Final = AuditRule(
     name="directories-of-one-cluster",
     statement="All log directories have the same cluster id, and no two the same directory id.",
     source="KIP-78, KIP-858",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A directory of another cluster, or a copy of one that is here already, was mixed in: "
     "comparisons between replicas say nothing then. A broker that has both does not start.",
     remedy="Audit the directories of one cluster at a time, each of them once. If a broker has "

@@ -10,7 +10,7 @@ Source: KIP-595, KIP-630; org.apache.kafka.raft.KafkaRaftClient, MetadataImage.
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import METADATA_TOPIC, finding
 
 _LOG: Final = f"""
@@ -65,7 +65,7 @@ LOGS_EQUAL = AuditRule(
     name="metadata-logs-equal",
     statement="All copies of the metadata log have the same batch at an offset that was committed.",
     source="KIP-595; the log matching property of Raft",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Controllers and brokers have different histories of the cluster: of topics, "
     "leaders and producer ids. What one of them was told is not what the next leader knows.",
     remedy="Keep copies of all metadata directories. Find out which history the majority has, "
@@ -99,7 +99,7 @@ LOG_CONTIGUOUS = AuditRule(
     statement="The metadata log has every offset after its newest snapshot's beginning, and its "
     "leader epochs do not decrease.",
     source="KIP-595, KIP-630",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Records of the metadata log are missing here. The node cannot load its metadata, or "
     "loads a cluster that never was.",
     remedy="Do not start the node with this directory. Format it and let the node fetch the "
@@ -290,7 +290,7 @@ SNAPSHOTS_EQUAL_LOG = AuditRule(
     statement="A snapshot of the metadata log says of topics, partitions, producer ids, features, "
     "brokers, configurations and access control what the records before its end say.",
     source="KIP-630; MetadataImage.write",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A node that starts from this snapshot, or fetches it, has other metadata than the "
     "nodes that read the log.",
     remedy="Remove the snapshot from the directory while the log before it is still there, or "
@@ -357,7 +357,7 @@ ELECTIONS = AuditRule(
     statement="All quorum-state files name the same leader for an epoch, and none is older "
     "than the metadata log beside it.",
     source="KIP-595; FileQuorumStateStore",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A voter forgot its vote. Two controllers may lead at one time, each with its own "
     "metadata log.",
     remedy="Do not start the nodes together. Find the metadata log with the newest epoch on a "

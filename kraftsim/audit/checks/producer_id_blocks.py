@@ -10,7 +10,7 @@ Source: KIP-730; org.apache.kafka.controller.ProducerIdControlManager.
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import finding
 
 BLOCK_SIZE: Final = 1000
@@ -71,7 +71,7 @@ BLOCKS_DISJOINT = AuditRule(
     statement="Blocks of producer ids in the metadata log grow and do not overlap, also across "
     "snapshots.",
     source="KIP-730; ProducerIdControlManager.generateNextProducerId",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Two brokers give the same producer ids to different producers: batches of one are "
     "taken for duplicates of the other and acknowledged without being written.",
     remedy="Restart all brokers, so that they take new blocks, after a controller with the newest "
@@ -116,7 +116,7 @@ IDS_ALLOCATED = AuditRule(
     statement="Every producer id in a batch lies below the end of the last block that the metadata "
     "log allocated.",
     source="KIP-730",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The id was never allocated, or the allocation was lost. It will be allocated again, "
     "and then two producers share it.",
     remedy="Look for a controller whose metadata log has more records, and make it the leader. "

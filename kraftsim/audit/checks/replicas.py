@@ -11,7 +11,7 @@ Source: KIP-101, KIP-279, KIP-516; Partition.maybeIncrementLeaderHW, AbstractFet
 from typing import Final
 
 from kraftsim.audit.log_sql import BATCH, ISR, POLICY, REFERENCE, REPLICA, SEGMENT, finding
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _READS: Final = (
     "log_dirs",
@@ -114,7 +114,7 @@ REPLICAS_EQUAL: Final = AuditRule(
     name="replicas-equal",
     statement="Below the high watermark all replicas of a partition have the same batches.",
     source="KIP-101, KIP-279",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="What a consumer reads depends on the leader. Acknowledged records are missing from "
     "one of the replicas, after an unclean leader election or damage to a disk.",
     remedy="Decide which replica is right. Keep it as leader; on the other broker, while it is "
@@ -175,7 +175,7 @@ IN_SYNC_REPLICAS_COMPLETE: Final = AuditRule(
     name="in-sync-replicas-complete",
     statement="A replica in the ISR has every offset below the high watermark.",
     source="Partition.maybeIncrementLeaderHW, KIP-497",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="If this replica becomes leader, the acknowledged records behind its end are gone.",
     remedy="Do not let it become leader: start a broker with a longer replica first. Then this one "
     "replicates the rest.",
@@ -241,7 +241,7 @@ TOPIC_IDS_AGREE: Final = AuditRule(
     name="topic-ids-agree",
     statement="Replicas of a partition have the topic id of the metadata log.",
     source="KIP-516",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The broker refuses the replica as one of another topic: it stays offline, or its log "
     "is renamed and deleted.",
     remedy="Find out whether the topic was deleted and created again. If not, put back the "

@@ -12,7 +12,7 @@ Source: KIP-98, KIP-360, KIP-890; ProducerAppendInfo (checkProducerEpoch, checkS
 from typing import Final
 
 from kraftsim.audit.log_sql import BATCH, REPLICA, SEGMENT, STATE_KEPT_MS, finding, place
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _READS: Final = ("log_dirs", "replicas", "files", "batches")
 _NAMED: Final = "concat(topic, '-', partition)"
@@ -61,7 +61,7 @@ BATCHES_APPENDED_ONCE: Final = AuditRule(
     name="batches-appended-once",
     statement="A log has one batch with a producer id, producer epoch and base sequence.",
     source="KIP-98, ProducerStateEntry.findDuplicateBatch",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Consumers read the records of the batch twice, although the producer is idempotent.",
     remedy="Let consumers of the partition drop the second copy by its offset. Check whether "
     "producer snapshots of the broker were deleted, or files were copied by hand.",
@@ -126,7 +126,7 @@ SEQUENCES_WITHOUT_GAPS: Final = AuditRule(
     statement="Sequence numbers of a producer epoch follow each other from 0 on, and wrap around "
     "after 2^31-1.",
     source="KIP-98, KIP-360, ProducerAppendInfo.checkSequence",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Records of an idempotent producer are missing from the log or out of order, although "
     "later ones were accepted.",
     remedy="Ask the application for the records between the sequences and produce them again. "
@@ -206,7 +206,7 @@ PRODUCER_EPOCHS_NEVER_FALL: Final = AuditRule(
     statement="In a log the epochs of a producer id, and the coordinator epochs of its markers, "
     "never fall.",
     source="KIP-98, KIP-360, ProducerAppendInfo.{checkProducerEpoch, checkCoordinatorEpoch}",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A producer or coordinator that was fenced has still written: its records may be in a "
     "transaction that is not theirs.",
     remedy="Find the application instance that was fenced and check what it wrote after that. "
@@ -243,7 +243,7 @@ LEADER_EPOCHS_NEVER_FALL: Final = AuditRule(
     name="leader-epochs-never-fall",
     statement="The leader epochs of a log's batches never fall.",
     source="KIP-101, LeaderEpochFileCache.assign",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="A leader that was deposed has still appended, or batches of two logs are mixed: "
     "replicas cannot find where their logs diverge.",
     remedy="Compare the partition with its other replicas and keep the one that the current leader "

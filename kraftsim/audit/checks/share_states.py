@@ -10,7 +10,7 @@ Source: KIP-932; ShareCoordinatorShard, PersisterStateBatchCombiner, SharePartit
 from typing import Final
 
 from kraftsim.audit.checks.coordinator_states import keys_in_their_partition
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import HELD, METADATA, best_logs, finding
 
 TOPIC: Final = "__share_group_state"
@@ -66,7 +66,7 @@ STATES_ADVANCE = AuditRule(
     name="share-states-advance",
     statement="Snapshot epoch, leader epoch and start offset of a share-partition do not go back.",
     source="KIP-932; ShareCoordinatorShard.generateShareStateRecord",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="An older state of the share group came back. Records that were acknowledged are "
     "delivered again.",
     remedy="Compare the replicas of this partition of __share_group_state. Consumers must cope "
@@ -129,7 +129,7 @@ BATCHES_INSIDE = AuditRule(
     statement="The batches in the state of a share-partition lie between its start offset and the "
     "end of the partition, and do not overlap in a snapshot.",
     source="KIP-932; PersisterStateBatchCombiner",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Records that do not exist count as delivered, and new records at these offsets will "
     "not be delivered to the share group.",
     remedy="Look for an unclean leader election of the partition. Set the start offset of the "
@@ -163,7 +163,7 @@ DELIVERIES_KEPT = AuditRule(
     statement="The delivery count of a batch does not fall, and what was acknowledged or archived "
     "does not become available again.",
     source="KIP-932; SharePartition.RecordState",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A share group delivers records again that were acknowledged, or more often than "
     "group.share.delivery.count.limit allows.",
     remedy="Compare the replicas of this partition of __share_group_state, and the epochs of its "
@@ -199,7 +199,7 @@ KEYS_IN_THEIR_PARTITION = AuditRule(
     statement="The records of a share-partition are in the partition of __share_group_state that "
     "its hash chooses.",
     source="KIP-932; ShareCoordinatorService.partitionFor, SharePartitionKey.asCoordinatorKey",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The share coordinator does not see these records, and delivers from another start "
     "offset.",
     remedy="Check whether the number of partitions of __share_group_state was changed, which is "

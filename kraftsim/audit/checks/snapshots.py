@@ -19,7 +19,7 @@ from kraftsim.audit.log_sql import (
     finding,
     place,
 )
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _READS: Final = (
     "log_dirs",
@@ -168,7 +168,7 @@ PRODUCER_SNAPSHOTS_FIT: Final = AuditRule(
     statement="A producer snapshot has the epochs, last batches and open transactions that the "
     "log has up to its offset.",
     source="ProducerStateManager.takeSnapshot",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A broker that starts from this snapshot appends a retried batch twice, refuses the "
     "next batch of a producer, or lets consumers read an open transaction.",
     remedy="Stop the broker, delete the .snapshot files of the partition, and in the log directory "
@@ -259,7 +259,7 @@ PRODUCER_SNAPSHOTS_AT_END: Final = AuditRule(
     name="producer-snapshot-at-end",
     statement="A log that was closed cleanly has a producer snapshot at its end, and none behind.",
     source="UnifiedLog.close, ProducerStateManager.takeSnapshot",
-    severity=Severity.DEGRADED,
+    severity=DefectSeverity.DEGRADED,
     meaning="Snapshots were removed or come from another log. Without any snapshot a broker starts "
     "with no producers at all: it appends retried batches again.",
     remedy="Before the broker starts, delete .kafka_cleanshutdown and "

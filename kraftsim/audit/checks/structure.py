@@ -9,7 +9,7 @@ Source: LogSegment.recover, LogLoader, UnifiedLog.analyzeAndValidateRecords, Log
 from typing import Final
 
 from kraftsim.audit.log_sql import BATCH, POLICY, REPLICA, SEGMENT, finding, place
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _READS: Final = ("log_dirs", "replicas", "files")
 _AT_PROBLEM: Final = (
@@ -35,7 +35,7 @@ SEGMENTS_READABLE: Final = AuditRule(
     name="segments-readable",
     statement="Every byte of a segment belongs to a record batch.",
     source="LogSegment.recover",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="The records in these bytes cannot be read from this replica. A broker that recovers "
     "the log after a crash truncates it there, with all that follows.",
     remedy="If another replica has the records, stop this broker, move the partition's directory "
@@ -85,7 +85,7 @@ CHECKSUMS_FIT: Final = AuditRule(
     name="batch-checksums-fit",
     statement="The checksum of every record batch fits its bytes.",
     source="DefaultRecordBatch.ensureValid",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Consumers fail on the batch and cannot pass it. Followers refuse it and stay behind.",
     remedy="If another replica has the batch, stop this broker, move the partition's directory "
     "away and start the broker. If none has it, seek consumers past the batch. Check the disk.",
@@ -152,7 +152,7 @@ OFFSETS_GROW: Final = AuditRule(
     name="offsets-grow",
     statement="Offsets grow within a segment, from its name on, and from segment to segment.",
     source="UnifiedLog.analyzeAndValidateRecords (OffsetsOutOfOrderException)",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="One offset has two records, or a reader that looks for an offset misses it.",
     remedy="Compare the partition with its other replicas. If they are in order, stop this broker, "
     "move the partition's directory away and start the broker.",
@@ -193,7 +193,7 @@ NO_OFFSET_GAPS: Final = AuditRule(
     name="no-offset-gaps",
     statement="No offset is missing in the log of a topic that compaction never touched.",
     source="UnifiedLog.append, LocalLog.roll",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Records between the offsets are gone from this replica, or a segment file is missing.",
     remedy="If another replica has the offsets, stop this broker, move the partition's directory "
     "away and start the broker. Otherwise put the missing segment back from a backup.",
@@ -226,7 +226,7 @@ RECORD_COUNTS_FIT: Final = AuditRule(
     name="record-counts-fit",
     statement="A batch that was never compacted has one record for each of its offsets.",
     source="LogValidator.validateBatch (InvalidRecordException)",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="The batch claims offsets without records, or records without offsets of their own: "
     "consumers count wrongly or fail on the batch.",
     remedy="Print the batch with kafka-dump-log --deep-iteration. Compare it with the other "
@@ -311,7 +311,7 @@ INDEXES_FIT: Final = AuditRule(
     statement="Entries of offset, time and transaction indexes grow and name batches of their "
     "segment; a time index has the largest timestamp up to its offset.",
     source="LogSegment.append, OffsetIndex.sanityCheck, TimeIndex.sanityCheck",
-    severity=Severity.DEGRADED,
+    severity=DefectSeverity.DEGRADED,
     meaning="The records are there, but a fetch may begin behind its offset, and a search by time "
     "may return a wrong offset.",
     remedy="Stop the broker, delete the named index file and start the broker: it rebuilds the "

@@ -8,7 +8,7 @@ Source: KIP-405; RemoteLogSegmentState, RemoteLogManager, RemoteLogMetadataCache
 
 from typing import Final
 
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 from kraftsim.audit.shared_sql import HELD, METADATA, best_logs, finding
 
 TOPIC: Final = "__remote_log_metadata"
@@ -58,7 +58,7 @@ STATES_VALID = AuditRule(
     statement="A remote segment is announced before it is copied, confirmed after, and then "
     "deleted in two steps.",
     source="KIP-405; RemoteLogSegmentState.isValidTransition",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="Brokers ignore such an event. They may not see a segment that is there, or read one "
     "that is deleted.",
     remedy="Compare the replicas of this partition of __remote_log_metadata, and check whether its "
@@ -120,7 +120,7 @@ SEGMENTS_STORED = AuditRule(
     statement="Every remote segment that is complete has its files in remote storage, of the size "
     "that its metadata says.",
     source="KIP-405; RemoteLogManager.copyLogSegment",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Records that were deleted from the brokers' disks are not in remote storage. "
     "Consumers that read there fail; a new replica cannot be built from it.",
     remedy="Restore the object from a version or a backup of the remote store. Look for a replica "
@@ -168,7 +168,7 @@ FILES_KNOWN = AuditRule(
     name="remote-files-known",
     statement="Every segment file in remote storage belongs to a segment of __remote_log_metadata.",
     source="KIP-405",
-    severity=Severity.NOTICE,
+    severity=DefectSeverity.NOTICE,
     meaning="The file takes space in remote storage, and nothing will delete it.",
     remedy="Delete the file when the cluster is known to be sound, not before.",
     reads=(*_READS, "remote_files"),
@@ -242,7 +242,7 @@ LOG_COVERED = AuditRule(
     statement="Complete remote segments and the local log together have every offset from the log "
     "start offset on.",
     source="KIP-405; UnifiedLog.deletableSegments (localLogStartOffset)",
-    severity=Severity.LOSS,
+    severity=DefectSeverity.LOSS,
     meaning="Records between remote storage and the local log are gone. Consumers that reach the "
     "gap get OFFSET_OUT_OF_RANGE or stop there.",
     remedy="Look for a replica whose local log still has these offsets, before its local retention "

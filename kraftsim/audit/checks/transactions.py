@@ -18,7 +18,7 @@ from kraftsim.audit.log_sql import (
     TRANSACTION,
     finding,
 )
-from kraftsim.audit.rule import AuditRule, Severity
+from kraftsim.audit.rule import AuditRule, DefectSeverity
 
 _READS: Final = ("log_dirs", "replicas", "files", "batches")
 _POLICY_READS: Final = ("metadata_records", "metadata_topics")
@@ -50,7 +50,7 @@ TRANSACTIONS_WHOLE: Final = AuditRule(
     name="transactions-commit-or-abort",
     statement="A transaction ends with COMMIT in all its partitions or with ABORT in all of them.",
     source="KIP-98, KIP-890",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A read_committed consumer gets a part of the transaction and misses the rest.",
     remedy="Decide with the application whether the transaction counts. Produce the aborted part "
     "again, or compensate the committed part.",
@@ -146,7 +146,7 @@ TRANSACTION_INDEXES_FIT: Final = AuditRule(
     statement="The transaction indexes of a log have the aborted transactions that its markers "
     "end, with their first offsets and last stable offsets.",
     source="KIP-98, TransactionIndex, ProducerStateManager.lastStableOffset",
-    severity=Severity.WRONG,
+    severity=DefectSeverity.WRONG,
     meaning="A read_committed consumer gets records of an aborted transaction, or is not given "
     "records of one that committed.",
     remedy="Stop the broker, delete the .txnindex files of the partition, and in the log directory "
@@ -285,7 +285,7 @@ NO_HANGING_TRANSACTIONS: Final = AuditRule(
     name="no-hanging-transactions",
     statement="Each open transaction of a partition is ongoing at its transaction coordinator.",
     source="KIP-664, KIP-890",
-    severity=Severity.DEGRADED,
+    severity=DefectSeverity.DEGRADED,
     meaning="No marker will come: read_committed consumers of the partition stop at the "
     "transaction's first record, and compaction and the last stable offset with them.",
     remedy="Start the brokers and abort the transaction with kafka-transactions abort. Upgrade "

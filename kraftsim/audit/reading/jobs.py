@@ -28,8 +28,8 @@ from kraftsim.audit.reading.layout import CHECKPOINT, LIVE
 from kraftsim.audit.reading.pieces import Origin, TablePiece
 from kraftsim.audit.reading.plan import (
     SMALL_FILE_BYTES_MAX,
-    AuditedDirectory,
     ListedFile,
+    ScannedDirectory,
     segment_ranges,
 )
 from kraftsim.audit.reading.record_walk import Longs
@@ -110,7 +110,7 @@ def size_of(job: Job) -> int:
     return job.end - job.start if isinstance(job, SegmentRange) else job.origin.size
 
 
-def jobs_of(disk: FileSource, directory: AuditedDirectory, allows: Allows) -> list[Job]:
+def jobs_of(disk: FileSource, directory: ScannedDirectory, allows: Allows) -> list[Job]:
     """Return what is to be read of a log directory, of files that are allowed; ranges are in the
     order of each log.
     """

@@ -51,7 +51,7 @@ class Partition:
 
 
 @dataclass(slots=True)
-class AuditedDirectory:
+class ScannedDirectory:
     """One log directory: its files, what its own files say, and rows about all that."""
 
     path: str
@@ -62,13 +62,13 @@ class AuditedDirectory:
     pieces: list[TablePiece] = field(default_factory=list)
 
 
-def all_log_directories(places: Iterable[Where]) -> list[AuditedDirectory]:
+def all_log_directories(places: Iterable[Where]) -> list[ScannedDirectory]:
     """Return the log directories of several places; one that is named twice, once."""
     found = [each for place in places for each in log_directories(place)]
     return list({each.path: each for each in found}.values())
 
 
-def log_directories(place: Where) -> list[AuditedDirectory]:
+def log_directories(place: Where) -> list[ScannedDirectory]:
     """Return the log directories that a directory is or holds.
 
     One without any is a AuditedDirectory without files, with the problem as its row.
@@ -122,8 +122,8 @@ def _home(path: str) -> str | None:
     return None
 
 
-def _nothing(root: str, reason: str) -> AuditedDirectory:
-    return AuditedDirectory(
+def _nothing(root: str, reason: str) -> ScannedDirectory:
+    return ScannedDirectory(
         root, [], None, pieces=[_origin(root, None).problem("unreadable", reason)]
     )
 
@@ -144,7 +144,7 @@ def _origin(
     )
 
 
-def _log_directory(disk: FileSource, path: str, found: Sequence[DiskFile]) -> AuditedDirectory:
+def _log_directory(disk: FileSource, path: str, found: Sequence[DiskFile]) -> ScannedDirectory:
     pieces: list[TablePiece] = []
     meta: MetaProperties | None = None
     content = _content(disk, path, found, file_names.META_PROPERTIES)
@@ -154,7 +154,7 @@ def _log_directory(disk: FileSource, path: str, found: Sequence[DiskFile]) -> Au
         pieces += problems
     node_id = None if meta is None else meta.node_id
     files = [_listed(path, node_id, file) for file in found if not file.path.endswith("/")]
-    directory = AuditedDirectory(path, files, meta, pieces=pieces)
+    directory = ScannedDirectory(path, files, meta, pieces=pieces)
     _add_partitions(disk, directory)
     _add_troubles(directory, node_id, found)
     for name in layout.OFFSET_CHECKPOINTS:
@@ -192,7 +192,7 @@ def _listed(log_dir: str, node_id: int | None, file: DiskFile) -> ListedFile:
     )
 
 
-def _add_partitions(disk: FileSource, directory: AuditedDirectory) -> None:
+def _add_partitions(disk: FileSource, directory: ScannedDirectory) -> None:
     """Fill in the partitions whose logs are read."""
     partitions: dict[str, Partition] = {}
     for file in directory.files:
@@ -220,7 +220,7 @@ def _add_partitions(disk: FileSource, directory: AuditedDirectory) -> None:
 
 
 def _add_troubles(
-    directory: AuditedDirectory, node_id: int | None, found: Sequence[DiskFile]
+    directory: ScannedDirectory, node_id: int | None, found: Sequence[DiskFile]
 ) -> None:
     """Add a row of `problems` for each file that cannot be opened, and for foreign directories."""
     for file in found:
@@ -235,7 +235,7 @@ def _add_troubles(
             directory.pieces.append(origin.problem("name", reason))
 
 
-def _row(directory: AuditedDirectory, node_id: int | None) -> Row:
+def _row(directory: ScannedDirectory, node_id: int | None) -> Row:
     meta = directory.meta
     names = {file.origin.file for file in directory.files}
     times = [each.modified_ms for each in directory.files if each.modified_ms is not None]
@@ -255,7 +255,7 @@ def _row(directory: AuditedDirectory, node_id: int | None) -> Row:
     )
 
 
-def _file_rows(directory: AuditedDirectory) -> Iterator[Row]:
+def _file_rows(directory: ScannedDirectory) -> Iterator[Row]:
     topic_ids: Mapping[str | None, str | None] = {
         each.origin.directory: each.topic_id for each in directory.partitions
     }
@@ -322,7 +322,7 @@ class ReadReplica:
         )
 
 
-def replica_of(directory: AuditedDirectory, partition: Partition) -> ReadReplica:
+def replica_of(directory: ScannedDirectory, partition: Partition) -> ReadReplica:
     """Return the replica in a partition's directory; checkpoints are not about future ones."""
     key = (partition.name.topic, partition.name.partition)
     is_future = partition.name.state == FUTURE
