@@ -2,6 +2,7 @@
 processes that speak the real wire protocol.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,15 +12,12 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = ("Cluster", "EventTables", "OpenedRun", "__version__", "open_dataset", "open_run")
 
+_HOMES = {"Cluster": "kraftsim.testing.cluster"}
+_TABLES = "kraftsim.analysis.access"
+
 
 def __getattr__(name: str) -> object:
     """Import the public names on use: a node needs none of them, and the tables need an extra."""
-    if name == "Cluster":
-        from kraftsim.testing.cluster import Cluster
-
-        return Cluster
     if name in __all__:
-        from kraftsim.analysis import access
-
-        return getattr(access, name)
+        return getattr(import_module(_HOMES.get(name, _TABLES)), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

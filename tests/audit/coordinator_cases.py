@@ -67,7 +67,7 @@ def case(
 def built(number: int) -> Case:
     """Return a case with its disks."""
     name, rule, build, message, is_defect, of_disks = CASES[number]
-    disks = CoordinatedDisks(**of_disks)  # type: ignore[arg-type]
+    disks = CoordinatedDisks(**of_disks)  # type: ignore[arg-type]  # values of several types
     build(disks)
     return Case(name, rule, disks, message, is_defect)
 

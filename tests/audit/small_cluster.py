@@ -192,7 +192,7 @@ class SmallLoad:
 
     def _until(self, holds: object, what: str) -> None:
         give_up_at = time.monotonic() + SECONDS
-        while not holds():  # type: ignore[operator]
+        while not holds():  # type: ignore[operator]  # a condition of several types
             assert time.monotonic() < give_up_at, what
             time.sleep(0.02)
 
@@ -242,4 +242,4 @@ def _change_leader(cluster: EmbeddedCluster, load: SmallLoad) -> None:
     cluster.restart(name)
     cluster.wait_until_ready()
     for topic in (ORDERS, COPIES):
-        load._until(lambda: -1 not in load.leaders(topic, in_sync=BROKERS), "all are in sync")  # noqa: B023
+        load._until(lambda: -1 not in load.leaders(topic, in_sync=BROKERS), "all are in sync")  # noqa: B023  (called in this turn of the loop)

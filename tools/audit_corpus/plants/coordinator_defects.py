@@ -94,7 +94,7 @@ def regress_transaction(disks: Disks) -> Planted:
             ongoing = [each for each in rows if each[3].transaction_status == ONGOING]
             if len(ongoing) > 1 and rows[-1][3].transaction_status in COMPLETE:
                 first = ongoing[0]
-                places = append(replicas, lambda end, epoch: _alone(first, end, epoch))  # noqa: B023
+                places = append(replicas, lambda end, epoch: _alone(first, end, epoch))  # noqa: B023  (called in this turn of the loop)
                 return Planted((*places, *_anywhere(replicas)), (name,))
     raise Unplantable("no transactional id with two transactions")
 
@@ -117,7 +117,7 @@ def skip_transaction_state(disks: Disks) -> Planted:
             places = append(
                 replicas,
                 lambda end, epoch: build_batch(
-                    [Record(timestamp=record.timestamp, key=key_bytes, value=value_bytes)],  # noqa: B023
+                    [Record(timestamp=record.timestamp, key=key_bytes, value=value_bytes)],  # noqa: B023  (called in this turn of the loop)
                     base_offset=end,
                     leader_epoch=epoch,
                 ),
@@ -177,7 +177,7 @@ def unallocated_id(disks: Disks) -> Planted:
         places = append(
             replicas,
             lambda end, epoch: build_batch(
-                [Record(timestamp=now, value=b"of an unknown producer")],  # noqa: B023
+                [Record(timestamp=now, value=b"of an unknown producer")],  # noqa: B023  (called in this turn of the loop)
                 base_offset=end,
                 leader_epoch=epoch,
                 producer_id=max(ids) + 5000,
@@ -222,7 +222,7 @@ def _catch_up(replicas: Sequence[Replica]) -> None:
     longest = max(replicas, key=end_offset)
     for batch in batches(longest):
         behind = [each for each in replicas if end_offset(each) == batch.view.base_offset]
-        append(behind, lambda _, __, data=batch.data: data)  # type: ignore[misc]
+        append(behind, lambda _, __, data=batch.data: data)  # type: ignore[misc]  # a lambda with defaults
     for replica in replicas:
         known = (longest.directory / LEADER_EPOCHS).read_bytes()
         (replica.directory / LEADER_EPOCHS).write_bytes(known)
@@ -245,7 +245,7 @@ def offset_beyond_end(disks: Disks) -> Planted:
         places = append(
             replicas,
             lambda end, epoch: build_batch(
-                [Record(timestamp=record.timestamp, key=key_bytes, value=value_bytes)],  # noqa: B023
+                [Record(timestamp=record.timestamp, key=key_bytes, value=value_bytes)],  # noqa: B023  (called in this turn of the loop)
                 base_offset=end,
                 leader_epoch=epoch,
             ),
@@ -272,12 +272,12 @@ def undecided_offset(disks: Disks) -> Planted:
         places = append(
             replicas,
             lambda end, epoch: build_batch(
-                [moved],  # noqa: B023
+                [moved],  # noqa: B023  (called in this turn of the loop)
                 base_offset=end,
                 leader_epoch=epoch,
-                producer_id=producer_id,  # noqa: B023
-                producer_epoch=markers[-1].view.producer_epoch,  # noqa: B023
-                base_sequence=batch.view.last_sequence + 1,  # noqa: B023
+                producer_id=producer_id,  # noqa: B023  (called in this turn of the loop)
+                producer_epoch=markers[-1].view.producer_epoch,  # noqa: B023  (called in this turn of the loop)
+                base_sequence=batch.view.last_sequence + 1,  # noqa: B023  (called in this turn of the loop)
                 transactional=True,
             ),
         )
@@ -452,7 +452,7 @@ def share_start_back(disks: Disks) -> Planted:
             places = append(
                 replicas,
                 lambda end, leader_epoch: build_batch(
-                    [Record(timestamp=record.timestamp, key=key_bytes, value=value_bytes)],  # noqa: B023
+                    [Record(timestamp=record.timestamp, key=key_bytes, value=value_bytes)],  # noqa: B023  (called in this turn of the loop)
                     base_offset=end,
                     leader_epoch=leader_epoch,
                 ),

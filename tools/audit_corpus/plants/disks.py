@@ -343,7 +343,7 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
             move_checkpoint(
                 replica,
                 name,
-                lambda offset, end=end, new=new_end: (  # type: ignore[misc]
+                lambda offset, end=end, new=new_end: (  # type: ignore[misc]  # a lambda with defaults
                     new if offset == end else offset
                 ),
             )

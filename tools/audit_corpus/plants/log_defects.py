@@ -170,7 +170,7 @@ def lower_producer_epoch(disks: Disks) -> Planted:
                 places = replace_everywhere(
                     replicas,
                     view.base_offset,
-                    lambda data, epoch=view.producer_epoch: [  # type: ignore[misc]
+                    lambda data, epoch=view.producer_epoch: [  # type: ignore[misc]  # a lambda with defaults
                         with_fields(data, producer_epoch=epoch - 1)
                     ],
                 )
@@ -201,13 +201,13 @@ def leave_open(disks: Disks) -> Planted:
                 places = append(
                     replicas,
                     lambda end, leader_epoch: with_fields(
-                        batch.data,  # noqa: B023
+                        batch.data,  # noqa: B023  (called in this turn of the loop)
                         base_offset=end,
                         partition_leader_epoch=leader_epoch,
-                        base_sequence=sequence,  # noqa: B023
-                        producer_epoch=epoch,  # noqa: B023
-                        base_timestamp=written,  # noqa: B023
-                        max_timestamp=written,  # noqa: B023
+                        base_sequence=sequence,  # noqa: B023  (called in this turn of the loop)
+                        producer_epoch=epoch,  # noqa: B023  (called in this turn of the loop)
+                        base_timestamp=written,  # noqa: B023  (called in this turn of the loop)
+                        max_timestamp=written,  # noqa: B023  (called in this turn of the loop)
                     ),
                 )
                 return Planted(places, (replicas[0].directory.name,))
@@ -420,10 +420,10 @@ def lower_coordinator_epoch(disks: Disks) -> Planted:
                 replicas,
                 lambda end, epoch: build_transaction_marker(
                     commits=True,
-                    producer_id=view.producer_id,  # noqa: B023
-                    producer_epoch=view.producer_epoch,  # noqa: B023
+                    producer_id=view.producer_id,  # noqa: B023  (called in this turn of the loop)
+                    producer_epoch=view.producer_epoch,  # noqa: B023  (called in this turn of the loop)
                     coordinator_epoch=-1,
-                    timestamp=view.max_timestamp,  # noqa: B023
+                    timestamp=view.max_timestamp,  # noqa: B023  (called in this turn of the loop)
                     base_offset=end,
                     leader_epoch=epoch,
                 ),

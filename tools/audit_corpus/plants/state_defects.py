@@ -121,7 +121,7 @@ def truncated(disks: Disks) -> Planted:
             if int(snapshot.stem) > end:
                 snapshot.unlink()
         for name in (REPLICATION_OFFSETS, RECOVERY_POINTS):
-            move_checkpoint(replica, name, lambda offset: min(offset, end))  # noqa: B023
+            move_checkpoint(replica, name, lambda offset: min(offset, end))  # noqa: B023  (called in this turn of the loop)
         _drop_later_epochs(replica, end)
         return Planted(
             (Place(str(replica.log_dir), f"{replica.directory.name}/"),),
@@ -190,7 +190,7 @@ def high_watermark_above(disks: Disks) -> Planted:
         if checkpointed(replica, REPLICATION_OFFSETS) is None or not batches(replica):
             continue
         end = end_offset(replica)
-        move_checkpoint(replica, REPLICATION_OFFSETS, lambda _: end + 500)  # noqa: B023
+        move_checkpoint(replica, REPLICATION_OFFSETS, lambda _: end + 500)  # noqa: B023  (called in this turn of the loop)
         return Planted(
             (
                 Place(str(replica.log_dir), REPLICATION_OFFSETS),
@@ -208,7 +208,7 @@ def recovery_point_above(disks: Disks) -> Planted:
         if checkpointed(replica, RECOVERY_POINTS) is None or not batches(replica):
             continue
         end = end_offset(replica)
-        move_checkpoint(replica, RECOVERY_POINTS, lambda _: end + 300)  # noqa: B023
+        move_checkpoint(replica, RECOVERY_POINTS, lambda _: end + 300)  # noqa: B023  (called in this turn of the loop)
         return Planted(
             (
                 Place(str(replica.log_dir), RECOVERY_POINTS),
