@@ -5,11 +5,12 @@ processes that speak the real wire protocol.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kraftsim.version import __version__
+
 if TYPE_CHECKING:
     from kraftsim.analysis.access import EventTables, OpenedRun, open_dataset, open_run
     from kraftsim.testing.cluster import Cluster
 
-__version__ = "0.2.0"
 __all__ = ("Cluster", "EventTables", "OpenedRun", "__version__", "open_dataset", "open_run")
 
 _HOMES = {"Cluster": "kraftsim.testing.cluster"}

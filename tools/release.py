@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 PROJECT_ROOT: Final = Path(__file__).parents[1]
-VERSION_FILE: Final = Path("kraftsim/__init__.py")
+VERSION_FILE: Final = Path("kraftsim/version.py")
 VERSION_LINE: Final = re.compile(r'^__version__ = "(.*)"$', re.MULTILINE)
 VERSION: Final = re.compile(r"\d+\.\d+\.\d+(rc\d+)?")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kraftsim import __version__
 from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.queries import Cells
@@ -30,6 +29,7 @@ from kraftsim.audit.reading.plan import log_directories
 from kraftsim.audit.report import AuditReport, RuleNotAsked, report_of
 from kraftsim.audit.rule import AuditRule
 from kraftsim.audit.scan import stage
+from kraftsim.version import __version__
 
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 """A Hadoop URI, which Hadoop opens and checks."""

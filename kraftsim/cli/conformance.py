@@ -220,8 +220,8 @@ def _write(
     started_at: str,
     lost: str,
 ) -> None:
-    from kraftsim import __version__
     from kraftsim.conformance.junit import junit_xml
+    from kraftsim.version import __version__
 
     facts = {
         "bootstrap": target.address,

@@ -12,8 +12,8 @@ from typing import NoReturn, TextIO
 
 import click
 
-from kraftsim import __version__
 from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, missing_extra, store_trouble
+from kraftsim.version import __version__
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",

@@ -9,12 +9,12 @@ ClusterConnectionStates}.
 
 from collections.abc import Callable, Mapping
 
-from kraftsim import __version__
 from kraftsim.raft.rules_effects import Send
 from kraftsim.raft.rules_messages import fitted_request, is_unknown_pre_vote
 from kraftsim.raft.rules_voters import Address
 from kraftsim.server.outbound import NoCommonVersion, PeerConnection, VersionRange, api_key_of
 from kraftsim.server.shell import NodeShell
+from kraftsim.version import __version__
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
 

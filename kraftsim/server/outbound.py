@@ -15,7 +15,6 @@ from typing import cast
 
 from msgspec import Struct
 
-from kraftsim import __version__
 from kraftsim.server.call import reason_of
 from kraftsim.server.events import (
     ConnectionClosed,
@@ -25,6 +24,7 @@ from kraftsim.server.events import (
     MessageFailed,
 )
 from kraftsim.server.security.login import RENEWED_AFTER, LinkSecurity, log_in
+from kraftsim.version import __version__
 from kraftsim.world.interface import Chunk, World
 from protocol.announced_window import PRODUCE_VERSION, announced_window
 from protocol.api_keys import ApiKey

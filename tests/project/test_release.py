@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
         shutil.copy(PROJECT_ROOT / name, tmp_path / name)
     (tmp_path / "changelog.d" / "news.added.md").write_text("Something new.\n")
     (tmp_path / "kraftsim").mkdir()
-    (tmp_path / "kraftsim" / "__init__.py").write_text(f'__version__ = "{__version__}"\n')
+    (tmp_path / "kraftsim" / "version.py").write_text(f'__version__ = "{__version__}"\n')
     _git(tmp_path, "init", "--quiet")
     _git(tmp_path, "config", "user.email", "release@example.org")
     _git(tmp_path, "config", "user.name", "release")
@@ -47,7 +47,7 @@ def _commit(tree: Path) -> None:
 
 def test_a_release_has_its_version_its_changes_and_a_tag(tree: Path) -> None:
     prepare(tree, "9.1.0")
-    assert (tree / "kraftsim" / "__init__.py").read_text() == '__version__ = "9.1.0"\n'
+    assert (tree / "kraftsim" / "version.py").read_text() == '__version__ = "9.1.0"\n'
     assert "## 9.1.0 - " in (tree / "CHANGELOG.md").read_text()
     assert "Something new." in (tree / "CHANGELOG.md").read_text()
     assert not (tree / "changelog.d" / "news.added.md").exists()

@@ -13,9 +13,9 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
-import kraftsim
 from kraftsim.analysis.export.scope import NO_CAUSE, LoggedEvent, Scope, api_name
 from kraftsim.analysis.sentences import Value
+from kraftsim.version import __version__
 from protocol.api_keys import ApiKey
 
 KINDS: Final = ("FrameSent", "FrameReceived", "TransactionBegun", "TransactionEnded")
@@ -92,7 +92,7 @@ class _Lines:
             "service.instance.id": f"{node}.{incarnation}",
             "service.namespace": "kraftsim",
         }
-        scope: Json = {"name": "kraftsim", "version": kraftsim.__version__}
+        scope: Json = {"name": "kraftsim", "version": __version__}
         line: Json = {
             "resourceSpans": [
                 {

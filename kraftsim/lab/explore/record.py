@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim import __version__
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.lab.explore.request import RunRequest
+from kraftsim.version import __version__
 from kraftsim.world.interface import Clock
 
 # --------------------------------------------------------------------------------------------------

@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
-from kraftsim import __version__, former_names
+from kraftsim import former_names
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.former_names import present_name
 from kraftsim.lab.explore.record import REPLAY_FILE, RunResult
 from kraftsim.lab.explore.request import RunEnvironment, RunRequest
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.version import __version__
 from kraftsim.world.simulated.launcher import pinning
 
 FORMAT: Final = 1
