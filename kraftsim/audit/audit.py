@@ -7,10 +7,10 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import Report, no_report
@@ -20,9 +20,9 @@ from kraftsim.audit.clients.staging import stage_clients
 from kraftsim.audit.judging import (
     RULES,
     Asked,
-    are_small,
     duckdb_tables,
     judge,
+    judge_in_tasks,
     spark_views,
 )
 from kraftsim.audit.reading.plan import log_directories
@@ -30,6 +30,9 @@ from kraftsim.audit.report import AuditReport, RuleNotAsked, report_of
 from kraftsim.audit.rule import AuditRule
 from kraftsim.audit.scan import stage
 from kraftsim.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 """A Hadoop URI, which Hadoop opens and checks."""
@@ -64,48 +67,68 @@ def audit(request: AuditRequest, root: Path, report: Report = no_report) -> Audi
     """
     check_directories(request.directories)
     rules, not_asked = chosen_rules(request)
-    stage(
-        request.directories,
-        root,
-        remote_dirs=request.remote_storage,
-        with_records=request.records,
-        with_crc=request.crc,
-        report=lambda done, total: report("read", done, total),
-    )
-    stage_clients(root, request.acknowledged, request.captures, report)
-    with asking(root, request.engine, request.options) as ask:
-        results = judge(ask, rules, lambda done, total: report("judge", done, total))
-        return report_of(
-            ask,
-            list(zip(rules, results, strict=True)),
-            not_asked,
-            now_ms=request.now_ms,
-            version=__version__,
+    engine = chosen_engine(request)
+    with (
+        nullcontext()
+        if engine is Engine.DUCKDB
+        else spark_session(request.options, is_large=engine is Engine.SPARK_SQL)
+    ) as spark:
+        stage(
+            request.directories,
+            root,
+            remote_dirs=request.remote_storage,
+            with_records=request.records,
+            with_crc=request.crc,
+            spark=spark,
+            report=lambda done, total: report("read", done, total),
         )
+        stage_clients(root, request.acknowledged, request.captures, report)
+
+        def judged(done: int, total: int, /) -> None:
+            report("judge", done, total)
+
+        with asking(root, spark if engine is Engine.SPARK_SQL else None) as ask:
+            results = (
+                judge(ask, rules, judged)
+                if spark is None or engine is Engine.SPARK_SQL
+                else judge_in_tasks(spark, root, rules, judged)
+            )
+            return report_of(
+                ask,
+                list(zip(rules, results, strict=True)),
+                not_asked,
+                now_ms=request.now_ms,
+                version=__version__,
+            )
+
+
+def chosen_engine(request: AuditRequest) -> Engine:
+    """Return the engine for `auto`: DuckDB in this process, unless it is not installed or a Spark
+    is named.
+    """
+    if request.engine is not Engine.AUTO:
+        return request.engine
+    if importlib.util.find_spec("duckdb") is None:
+        return Engine.SPARK_SQL
+    return Engine.SPARK if request.options.is_asked else Engine.DUCKDB
 
 
 @contextmanager
-def asking(root: Path, engine: Engine, options: SparkOptions) -> Iterator[Asked]:
-    """Yield what runs queries over staged tables: DuckDB, unless it is not installed or a Spark is
-    named.
-    """
-    if engine is Engine.AUTO:
-        has_duckdb = importlib.util.find_spec("duckdb") is not None
-        engine = Engine.DUCKDB if has_duckdb and not options.is_asked else Engine.SPARK
-    if engine is Engine.DUCKDB:
+def asking(root: Path, spark: "SparkSession | None") -> Iterator[Asked]:
+    """Yield what runs queries over staged tables: Spark SQL with a session, else DuckDB."""
+    if spark is None:
         import duckdb
 
         with duckdb_tables(root) as connection:
             yield _or_one_line(lambda query: connection.execute(query).fetchall(), duckdb.Error)
         return
-    with spark_session(options, is_large=not are_small(root)) as spark:
-        from pyspark.errors import PySparkException
+    from pyspark.errors import PySparkException
 
-        spark_views(spark, root)
-        yield _or_one_line(
-            lambda query: [tuple(row) for row in spark.sql(query).collect()],
-            PySparkException,
-        )
+    spark_views(spark, root)
+    yield _or_one_line(
+        lambda query: [tuple(row) for row in spark.sql(query).collect()],
+        PySparkException,
+    )
 
 
 def _or_one_line(ask: Asked, *errors: type[Exception]) -> Asked:

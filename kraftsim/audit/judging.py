@@ -11,7 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from kraftsim.analysis.queries import SETTINGS, Cells
+from kraftsim.analysis.workers import SparkWorkers
 from kraftsim.audit.rule import (
     FINDINGS_KEPT_MAX,
     AuditOutcome,
@@ -130,6 +133,38 @@ def judge_with_spark(
     """Return what the rules find in staged tables."""
     spark_views(spark, root)
     return judge(lambda query: [tuple(row) for row in spark.sql(query).collect()], rules, answered)
+
+
+def judge_in_tasks(
+    spark: "SparkSession",
+    root: Path,
+    rules: Iterable[AuditRule],
+    answered: RuleAnswered = no_progress,
+) -> list[RuleResult]:
+    """Return what the rules find in staged tables: each rule is a task of Spark, in which DuckDB
+    runs its SQL. The workers need DuckDB, and see the files.
+    """
+    names = [rule.name for rule in rules]
+    found: dict[str, RuleResult] = {}
+
+    def done(answer: bytes) -> None:
+        result = msgspec.json.decode(answer, type=RuleResult)
+        found[result.rule] = result
+
+    SparkWorkers(spark).run(
+        f"{__name__}:judge_task",
+        [msgspec.json.encode((name, str(root.absolute()))) for name in names],
+        done,
+        ended=lambda count: answered(count, len(names)),
+    )
+    return [found[name] for name in names]
+
+
+def judge_task(argument: bytes) -> bytes:
+    """Ask one rule, by its name, to the tables in a directory; return its result as JSON."""
+    name, root = msgspec.json.decode(argument, type=tuple[str, str])
+    (result,) = judge_with_duckdb(Path(root), [RULES.named(name)])
+    return msgspec.json.encode(result)
 
 
 def judge(

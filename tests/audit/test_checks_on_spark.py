@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kraftsim.audit.judging import judge_with_duckdb, judge_with_spark
+from kraftsim.audit.judging import RULES, judge_in_tasks, judge_with_duckdb, judge_with_spark
 from tests.audit.sound_logs import TRANSACTIONAL, cluster, write_log
 from tests.audit.tables_of import Disks, producer_row
 from tests.audit.test_checks_logs import log_rules
@@ -54,6 +54,15 @@ SMALL = {
     "spark.sql.shuffle.partitions": "1",
 }
 """For a few rows: to compile a query takes longer than to run it."""
+
+
+def test_rules_as_tasks_of_spark_find_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    damaged(is_clean=False).write(tmp_path)
+    rules = RULES.all()
+    calls: list[tuple[int, int]] = []
+    found = judge_in_tasks(spark, tmp_path, rules, lambda done, total: calls.append((done, total)))
+    assert found == judge_with_duckdb(tmp_path, rules)
+    assert calls[-1] == (len(rules), len(rules))
 
 
 def test_both_engines_find_the_same(spark: "SparkSession", tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from kraftsim import audit
 from kraftsim.audit.reading.pieces import arrow_of
-from kraftsim.audit.scan import pieces_of
+from kraftsim.audit.scan import pieces_of, stage
 from kraftsim.audit.tables import TABLES
 from tests.audit.written_disks import LOG_0, write_log_dir
 
@@ -73,6 +74,20 @@ def test_all_tables_have_the_rows_of_the_local_scan(session: "SparkSession", dis
         )
         assert _sorted(frame.collect()) == local_rows(disk, table), table
         assert frame.columns == [column.name for column in TABLES[table].columns]
+
+
+def test_tasks_of_spark_stage_the_tables_of_the_local_scan(
+    session: "SparkSession", disk: Path, tmp_path: Path
+) -> None:
+    here = stage([disk], tmp_path / "here", with_records=True)
+    there = stage([disk], tmp_path / "there", with_records=True, spark=session)
+    assert here == there and here.rows["records"] > 0
+    for table in here.rows:
+        staged = [
+            _sorted(row.values() for row in pq.read_table(tmp_path / place / table).to_pylist())
+            for place in ("here", "there")
+        ]
+        assert staged[0] == staged[1]
 
 
 def test_spark_finds_the_data_source_by_itself(disk: Path) -> None:
