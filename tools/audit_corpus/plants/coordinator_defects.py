@@ -88,15 +88,19 @@ def drop_coordinator_record(disks: Disks) -> Planted:
 
 
 def regress_transaction(disks: Disks) -> Planted:
-    """Append an earlier record of a transactional id to __transaction_state, on all replicas."""
+    """Append an earlier state of a transactional id to __transaction_state, with a lower producer
+    epoch, on all replicas.
+    """
     for replicas in disks.of(TRANSACTIONS):
         for name, rows in _by_id(replicas[0]).items():
-            ongoing = [each for each in rows if each[3].transaction_status == ONGOING]
-            if len(ongoing) > 1 and rows[-1][3].transaction_status in COMPLETE:
-                first = ongoing[0]
-                places = append(replicas, lambda end, epoch: _alone(first, end, epoch))  # noqa: B023  (called in this turn of the loop)
-                return Planted((*places, *_anywhere(replicas)), (name,))
-    raise Unplantable("no transactional id with two transactions")
+            _, record, key, value = rows[-1]
+            if value.transaction_status not in COMPLETE or value.producer_epoch < 1:
+                continue
+            earlier = _state(value, producer_epoch=value.producer_epoch - 1)
+            key_bytes, value_bytes = build_record(key, earlier, value_version(record.value or b""))
+            places = _append_record(replicas, record, key_bytes, value_bytes)
+            return Planted((*places, *_anywhere(replicas)), (name,))
+    raise Unplantable("no transactional id with a producer epoch above 0")
 
 
 def skip_transaction_state(disks: Disks) -> Planted:
@@ -145,15 +149,6 @@ def _state(value: TransactionLogValue, **changes: object) -> TransactionLogValue
         )
     }
     return TransactionLogValue(**{**fields, **changes})
-
-
-def _alone(found: Found, end: int, epoch: int) -> bytes:
-    _, record, _, _ = found
-    return build_batch(
-        [Record(timestamp=record.timestamp, key=record.key, value=record.value)],
-        base_offset=end,
-        leader_epoch=epoch,
-    )
 
 
 def _anywhere(replicas: Sequence[Replica]) -> tuple[Place, ...]:

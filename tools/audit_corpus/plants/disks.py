@@ -43,7 +43,9 @@ from protocol.storage.producer_snapshot import (
     parse_producer_rows,
 )
 from protocol.storage.text_files import (
+    EpochStart,
     TopicPartition,
+    build_leader_epoch_checkpoint,
     build_offset_checkpoint,
     parse_leader_epoch_checkpoint,
     parse_meta_properties,
@@ -339,6 +341,7 @@ def append(replicas: Iterable[Replica], build: Callable[[int, int], bytes]) -> t
             opened.write(data)
         new_end = RecordBatch(data).next_offset
         _write_snapshot(replica, end, data)
+        _write_epoch(replica, EpochStart(leader_epoch, end))
         for name in (REPLICATION_OFFSETS, RECOVERY_POINTS):
             move_checkpoint(
                 replica,
@@ -358,6 +361,14 @@ def _last_epoch(replica: Replica) -> int:
     if file.exists():
         known += [each.leader_epoch for each in parse_leader_epoch_checkpoint(file.read_bytes())]
     return max(known, default=0)
+
+
+def _write_epoch(replica: Replica, start: EpochStart) -> None:
+    """Add a leader epoch to the checkpoint of a replica that has not seen it yet."""
+    file = replica.directory / LEADER_EPOCHS
+    known = parse_leader_epoch_checkpoint(file.read_bytes()) if file.exists() else []
+    if known and known[-1].leader_epoch < start.leader_epoch:
+        file.write_bytes(build_leader_epoch_checkpoint([*known, start]))
 
 
 def _write_snapshot(replica: Replica, end: int, data: bytes) -> None:
