@@ -80,8 +80,9 @@ from protocol.codec.declaration import (
     declaration_of,
 )
 from protocol.codec.decoding import DecoderWriter, fixed_codes, is_fixed
+from protocol.codec.defaults import default, is_default, literal, nothing_but_fields
 from protocol.codec.encoding import EncoderWriter, is_one_segment
-from protocol.codec.source import Source, default, is_default, literal, nothing_but_fields
+from protocol.codec.source import Source
 from protocol.codec.tree import (
     ArrayLayout,
     PresentField,

@@ -14,7 +14,8 @@ from struct import calcsize
 import construct
 
 from protocol.codec.declaration import Primitive
-from protocol.codec.source import Source, default
+from protocol.codec.defaults import default
+from protocol.codec.source import Source
 from protocol.codec.sweeps import (
     ARRAY,
     BLOB,

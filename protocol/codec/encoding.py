@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import construct
 
 from protocol.codec.decoding import fixed_codes, is_fixed, is_plain_fixed, length_code
+from protocol.codec.defaults import is_plainly_default, is_set, nothing_but_fields
 from protocol.codec.segments import ONE_BYTE, Content, Fixed, LengthPart, Segment, Tags
-from protocol.codec.source import Source, is_plainly_default, is_set, nothing_but_fields
+from protocol.codec.source import Source
 from protocol.codec.tree import PresentField, StructureLayout
 from protocol.codec.types import Blob, Elements, FixedType, Length, NullableStructure, Text, Uuid
 
