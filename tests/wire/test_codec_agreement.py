@@ -33,7 +33,7 @@ FLOOD_BYTES = 8 * 1024
 BYTES_PER_BYTE_MAX = 100
 """Bytes of memory for each byte of a frame: small structures are the most expensive."""
 BYTES_FREE = 16 * 1024
-LIE_BYTES_MAX = 64 * 1024
+LIE_BYTES_MAX = 128 * 1024
 
 
 def _outcome(codec: CompiledMessage[object] | MessageConstruct, frame: bytes) -> tuple[str, object]:
@@ -143,17 +143,22 @@ def test_a_false_element_count_costs_neither_time_nor_memory(message_class: type
             if layout_of(message_class, version).flexible
             else b"\x7f\xff\xff\xff"
         )
-        check_outcome(message_class, version, frame)  # so that the codec exists
+        lies = [
+            frame[:position] + lie + frame[position + len(lie) :] for position in range(len(frame))
+        ]
+        for each in (frame, *lies):  # so that the codecs exist, also those that explain errors
+            check_outcome(message_class, version, each)
         tracemalloc.start()
         started = time.perf_counter()
-        for position in range(len(frame)):
-            check_outcome(
-                message_class, version, frame[:position] + lie + frame[position + len(lie) :]
-            )
-        _, peak = tracemalloc.get_traced_memory()
+        most = 0
+        for each in lies:
+            before, _ = tracemalloc.get_traced_memory()  # garbage of the former ones included
+            tracemalloc.reset_peak()
+            check_outcome(message_class, version, each)
+            most = max(most, tracemalloc.get_traced_memory()[1] - before)
         tracemalloc.stop()
-        assert time.perf_counter() - started < 5 and peak < LIE_BYTES_MAX, (
-            f"version {version}: {peak} bytes"
+        assert time.perf_counter() - started < 5 and most < LIE_BYTES_MAX, (
+            f"version {version}: {most} bytes"
         )
 
 
