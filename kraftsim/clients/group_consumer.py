@@ -16,15 +16,13 @@ from kraftsim.clients.cluster_connections import (
     ClusterConnections,
     find_coordinator,
 )
-from kraftsim.clients.events import (
-    ClientStarted,
-    ClientStopped,
+from kraftsim.clients.events import ClientStarted, ClientStopped, RecordRead
+from kraftsim.clients.events_transactions import (
     MembershipLost,
     MemberStable,
     OffsetCommitSent,
     OffsetLearned,
     OffsetsAsked,
-    RecordRead,
 )
 from kraftsim.clients.member_requests import (
     JOIN_GRACE_MS,

@@ -20,6 +20,8 @@ from kraftsim.clients.events import (
     ClientStopped,
     RecordFailed,
     RecordSent,
+)
+from kraftsim.clients.events_transactions import (
     TransactionalIdTaken,
     TransactionBegun,
     TransactionEndAsked,

@@ -15,15 +15,17 @@ from kraftsim.partitions.events import (
     BatchAppended,
     BatchReplicated,
     DuplicateAnswered,
-    LastStableOffsetMoved,
     LogStartMoved,
-    MarkerAppended,
-    MarkerRefused,
     PartitionHighWatermarkMoved,
     PartitionTruncated,
     ProduceRefused,
     ProducerSnapshotTaken,
     ProducerStateExpired,
+)
+from kraftsim.partitions.events_transactions import (
+    LastStableOffsetMoved,
+    MarkerAppended,
+    MarkerRefused,
 )
 from kraftsim.partitions.rules_append import (
     ALL_REPLICAS,

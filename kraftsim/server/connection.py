@@ -77,7 +77,7 @@ from kraftsim.server.call import (
     NoAnswer,
     without_records,
 )
-from kraftsim.server.events import (
+from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,

@@ -17,7 +17,7 @@ from kraftsim.server.call import (
     NoAnswer,
     reason_of,
 )
-from kraftsim.server.events import MessageFailed
+from kraftsim.server.events_connections import MessageFailed
 from kraftsim.server.inbox import Buffer, ClientOf
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Chunk, FileSlice

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from kraftsim.metadata.rules_described_configs import BrokerSettings, static_settings
 from kraftsim.server.connection import REASON_STOPPING, ServerConnection
 from kraftsim.server.endpoints import ListenerEndpoint
-from kraftsim.server.events import ListenerOpened, TlsHandshakeFailed
+from kraftsim.server.events import ListenerOpened
+from kraftsim.server.events_connections import TlsHandshakeFailed
 from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.rules_quotas import ConnectionLimits, connection_settings
 from kraftsim.server.security.sasl_gate import SaslGate

@@ -16,7 +16,7 @@ from typing import cast
 from msgspec import Struct
 
 from kraftsim.server.call import reason_of
-from kraftsim.server.events import (
+from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,

@@ -16,7 +16,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.groups.rules_timing import partition_of
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_topic_names import TRANSACTION_STATE
-from kraftsim.partitions.events import TransactionVerified
+from kraftsim.partitions.events_transactions import TransactionVerified
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import NoCommonVersion, VersionRange

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.runs import RunStarted
-from kraftsim.server.events import ConnectionOpened, RequestRefused
+from kraftsim.server.events_connections import ConnectionOpened, RequestRefused
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 

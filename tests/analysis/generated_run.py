@@ -25,14 +25,8 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.server.events import (
-    FrameReceived,
-    FrameSent,
-    ListenerOpened,
-    NodeReady,
-    NodeStarted,
-    NodeStopped,
-)
+from kraftsim.server.events import ListenerOpened, NodeReady, NodeStarted, NodeStopped
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 from tests.analysis.event_factories import appended, final_batch, final_log, final_record
 from tests.analysis.history import History
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
-from kraftsim.clients.events import RecordFailed, TransactionErred
+from kraftsim.clients.events import RecordFailed
+from kraftsim.clients.events_transactions import TransactionErred
 from kraftsim.events.event import Event
 from kraftsim.events.runs import OnlyRetriableErrorsExpected
 from kraftsim.migration.events import ZookeeperCompared

@@ -14,7 +14,8 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.server.events import FrameReceived, FrameSent, NodeReady
+from kraftsim.server.events import NodeReady
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 from tests.analysis.history import History
 
 

@@ -26,14 +26,8 @@ from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.store import read_events
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.cli.main import kraftsim
-from kraftsim.clients.events import (
-    RecordAcknowledged,
-    RecordFailed,
-    RecordRead,
-    RecordSent,
-    TransactionBegun,
-    TransactionEnded,
-)
+from kraftsim.clients.events import RecordAcknowledged, RecordFailed, RecordRead, RecordSent
+from kraftsim.clients.events_transactions import TransactionBegun, TransactionEnded
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome, Verdict, Violation

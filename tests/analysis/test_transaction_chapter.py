@@ -25,7 +25,7 @@ from kraftsim.analysis.transaction_queries import (
 )
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.views import one_run
-from kraftsim.clients.events import MembershipLost, TransactionErred
+from kraftsim.clients.events_transactions import MembershipLost, TransactionErred
 from kraftsim.events.event import Event
 from kraftsim.groups.events import (
     OffsetMaterialised,
@@ -33,12 +33,11 @@ from kraftsim.groups.events import (
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
-from kraftsim.partitions.events import (
-    BatchAppended,
+from kraftsim.partitions.events import BatchAppended, ProduceRefused
+from kraftsim.partitions.events_transactions import (
     LastStableOffsetMoved,
     MarkerAppended,
     MarkerRefused,
-    ProduceRefused,
 )
 from kraftsim.server.events import NodeReady
 from kraftsim.transactions.events import (

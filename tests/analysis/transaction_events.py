@@ -4,12 +4,10 @@ final logs and groups report them: what the cases of transactions are made of.
 
 from typing import TypedDict
 
-from kraftsim.clients.events import (
+from kraftsim.clients.events import RecordAcknowledged, RecordRead, RecordSent
+from kraftsim.clients.events_transactions import (
     CopyExpected,
     CopyRead,
-    RecordAcknowledged,
-    RecordRead,
-    RecordSent,
     TransactionalIdTaken,
     TransactionEndAsked,
     TransactionEnded,
@@ -33,10 +31,9 @@ from kraftsim.partitions.events import (
     FinalMarker,
     FinalOffset,
     FinalTransaction,
-    LastStableOffsetMoved,
-    MarkerAppended,
     PartitionTruncated,
 )
+from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
 from kraftsim.transactions.events import TransactionStateChanged
 from tests.analysis.history import LoggedEvent
 

@@ -13,7 +13,7 @@ from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Answer, Call, Deferred, Encoded, Handler
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.dispatch import Dispatcher
-from kraftsim.server.events import ConnectionClosed
+from kraftsim.server.events_connections import ConnectionClosed
 from kraftsim.server.listeners import Listeners
 from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey

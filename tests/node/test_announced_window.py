@@ -17,7 +17,7 @@ from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.server.events import FrameReceived, FrameSent
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 from kraftsim.world.simulated import Simulation
 from protocol.announced_window import PRODUCE_VERSION, announced_window
 from protocol.errors import ErrorCode

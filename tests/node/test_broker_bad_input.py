@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from kraftsim.partitions.broker_handlers import k00_produce
-from kraftsim.server.events import NodeFailed, RequestRefused
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import RequestRefused
 from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode
 from protocol.examples import example

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kraftsim.partitions.events import BatchAppended, DuplicateAnswered, ProduceRefused
-from kraftsim.server.events import ConnectionClosed, RequestRefused
+from kraftsim.server.events_connections import ConnectionClosed, RequestRefused
 from kraftsim.server.outbound import Disconnected, RequestTimedOut
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -17,12 +17,12 @@ from kraftsim.server.client_quotas import mute
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
-from kraftsim.server.events import (
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,
     FrameSent,
-    NodeFailed,
     RequestRefused,
 )
 from kraftsim.server.listeners import ListenerError, Listeners

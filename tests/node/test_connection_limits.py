@@ -4,7 +4,7 @@ are closed (KIP-402, KIP-612).
 
 import asyncio
 
-from kraftsim.server.events import ConnectionClosed
+from kraftsim.server.events_connections import ConnectionClosed
 from kraftsim.server.outbound import PeerConnection
 from protocol.messages.k03_metadata import MetadataRequest
 from tests.node.brokers import BROKER_PORT, Client, Cluster, running_cluster

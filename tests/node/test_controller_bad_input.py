@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kraftsim.server.controller import Controller
-from kraftsim.server.events import RequestRefused
+from kraftsim.server.events_connections import RequestRefused
 from protocol.api_keys import ApiKey
 from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode

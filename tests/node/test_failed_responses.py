@@ -11,7 +11,8 @@ import pytest
 
 from kraftsim.raft import rules_effects as do
 from kraftsim.server.call import Answer, Call, Closing, Deferred
-from kraftsim.server.events import FrameReceived, MessageFailed, NodeFailed, RequestRefused
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import FrameReceived, MessageFailed, RequestRefused
 from kraftsim.server.outbound import NotEncodable
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.server.call import Answer, Call, Encoded
-from kraftsim.server.events import RequestRefused
+from kraftsim.server.events_connections import RequestRefused
 from kraftsim.server.inbox import LARGE_FRAME_BYTES, Inbox
 from protocol.frames import BadFrameSize, FrameReader
 from tests.node.conftest import MakeWorld

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.partitions.events import (
+from kraftsim.partitions.events_transactions import (
     LastStableOffsetMoved,
     MarkerAppended,
     MarkerRefused,

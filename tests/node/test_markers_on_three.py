@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from kraftsim.partitions.events import LastStableOffsetMoved, MarkerAppended
+from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (
     CreatableTopic,

@@ -15,12 +15,8 @@ from structlog.testing import capture_logs
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import BatchAppended, IsrChanged, LeaderElected
 from kraftsim.server import operator_log
-from kraftsim.server.events import (
-    ConnectionClosed,
-    FencedByController,
-    RequestRefused,
-    UnfencedByController,
-)
+from kraftsim.server.events import FencedByController, UnfencedByController
+from kraftsim.server.events_connections import ConnectionClosed, RequestRefused
 from kraftsim.server.operator_log import LINES_MAX, MESSAGES, NAMED_MAX, OperatorLog
 from kraftsim.world.human_log import STYLES, set_up_human_log
 from kraftsim.world.real.world import RealClock

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kraftsim.server.events import (
+from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from kraftsim.server.events import AuthenticationRefused
+from kraftsim.server.events_connections import AuthenticationRefused
 from kraftsim.server.outbound import Disconnected, PeerConnection
 from kraftsim.server.rules_authentication import PlainClient
 from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity

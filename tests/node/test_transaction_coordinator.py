@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.partitions.events import MarkerAppended
+from kraftsim.partitions.events_transactions import MarkerAppended
 from kraftsim.transactions.events import (
     ProducerFenced,
     TransactionalIdExpired,

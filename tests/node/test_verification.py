@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kraftsim.partitions.events import ProduceRefused, TransactionVerified
+from kraftsim.partitions.events import ProduceRefused
+from kraftsim.partitions.events_transactions import TransactionVerified
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.producer_state.rules_manager import EndMarker
 from protocol.errors import ErrorCode

@@ -9,14 +9,8 @@ import pytest
 from kraftsim.lab.faults.arm import arm
 from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, OnEvent, Value
 from kraftsim.metadata.events import BrokerFenced, ControllerElected
-from kraftsim.server.events import (
-    ConnectionClosed,
-    LogRecovered,
-    NodeFailed,
-    NodeReady,
-    NodeStarted,
-    NodeStopped,
-)
+from kraftsim.server.events import LogRecovered, NodeFailed, NodeReady, NodeStarted, NodeStopped
+from kraftsim.server.events_connections import ConnectionClosed
 from kraftsim.world.simulated import Simulation
 from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 

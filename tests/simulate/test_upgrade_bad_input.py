@@ -15,7 +15,8 @@ from kraftsim.metadata.events import BrokerRegistrationRefused
 from kraftsim.metadata.rules_versions import FEATURE
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.events import NodeFailed, RequestRefused
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import RequestRefused
 from kraftsim.world.simulated.inode import Inode
 from protocol.errors import ErrorCode
 from protocol.metadata.registry import build_record

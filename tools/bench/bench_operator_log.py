@@ -20,7 +20,7 @@ import structlog
 
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import LeaderElected
-from kraftsim.server.events import FrameReceived
+from kraftsim.server.events_connections import FrameReceived
 from kraftsim.server.operator_log import Logger, OperatorLog
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile

@@ -21,7 +21,7 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kraftsim.partitions.events import BatchAppended
-from kraftsim.server.events import FrameReceived, FrameSent
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 from kraftsim.world.real import real_world
 from kraftsim.world.simulated import NetworkSettings, Simulation
 from kraftsim.world.simulated.world import SimulatedWorld

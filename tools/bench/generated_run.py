@@ -26,7 +26,7 @@ from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.server.events import FrameReceived, FrameSent
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 
 BROKERS: Final = 3
 PARTITIONS: Final = 12

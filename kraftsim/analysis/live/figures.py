@@ -10,7 +10,8 @@ import msgspec
 
 from kraftsim.clients.events import RecordAcknowledged
 from kraftsim.events.event import Event
-from kraftsim.partitions.events import BatchAppended, MarkerAppended, PartitionHighWatermarkMoved
+from kraftsim.partitions.events import BatchAppended, PartitionHighWatermarkMoved
+from kraftsim.partitions.events_transactions import MarkerAppended
 
 FIGURE_KINDS: Final[tuple[type[Event], ...]] = (
     BatchAppended,

@@ -12,7 +12,8 @@ RetriableException.
 
 from typing import Final
 
-from kraftsim.clients.events import RecordAcknowledged, RecordFailed, TransactionErred
+from kraftsim.clients.events import RecordAcknowledged, RecordFailed
+from kraftsim.clients.events_transactions import TransactionErred
 from kraftsim.events.event import Event
 from kraftsim.events.runs import OnlyRetriableErrorsExpected
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant

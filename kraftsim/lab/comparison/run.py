@@ -28,7 +28,7 @@ from kraftsim.lab.comparison.sides import Side, side_of
 from kraftsim.lease_pid.events import LeasedMessageRefused, LeaseGranted, LeaseIdsReserved
 from kraftsim.partitions.events import ProduceRefused
 from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdReturned
-from kraftsim.server.events import FrameSent
+from kraftsim.server.events_connections import FrameSent
 from kraftsim.world.simulated import Host, Simulation, collected_after
 from protocol.errors import ErrorCode
 

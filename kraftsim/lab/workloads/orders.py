@@ -10,7 +10,7 @@ Source: KIP-98.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kraftsim.clients.events import CopyRead
+from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.scenario import ClientHost, ProducerSettings, ScenarioEnvironment

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kraftsim.clients.events import CopiesCounted, CopyExpected, CopyRead
+from kraftsim.clients.events_transactions import CopiesCounted, CopyExpected, CopyRead
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.clients.reader import ReadRecord
 from kraftsim.clients.rules_group_member import (

@@ -6,7 +6,7 @@ from kraftsim.events.event import Event
 from kraftsim.events.runs import RunStarted, Settled
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
-from kraftsim.server.events import ConnectionOpened, RequestRefused
+from kraftsim.server.events_connections import ConnectionOpened, RequestRefused
 
 VIRTUAL: Final = "sim"
 """The mode of runs in virtual time."""

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Connection, Deferred, Encoded
-from kraftsim.server.events import AuthenticationRefused
+from kraftsim.server.events_connections import AuthenticationRefused
 from kraftsim.server.frame_server import NO_HEAD, FrameServer, ServedConnection
 from kraftsim.server.inbox import Buffer
 from kraftsim.server.rules_authentication import (

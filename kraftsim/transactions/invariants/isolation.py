@@ -8,25 +8,18 @@ once.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kraftsim.clients.events import (
+from kraftsim.clients.events import RecordAcknowledged, RecordRead, RecordSent
+from kraftsim.clients.events_transactions import (
     CopyExpected,
     CopyRead,
-    RecordAcknowledged,
-    RecordRead,
-    RecordSent,
     TransactionEndAsked,
     TransactionEnded,
 )
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
-from kraftsim.partitions.events import (
-    BatchAppended,
-    BatchReplicated,
-    LastStableOffsetMoved,
-    MarkerAppended,
-    PartitionTruncated,
-)
+from kraftsim.partitions.events import BatchAppended, BatchReplicated, PartitionTruncated
+from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""

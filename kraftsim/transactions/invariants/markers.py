@@ -5,7 +5,7 @@ application considers over; a transaction without a marker holds the last stable
 ever.
 """
 
-from kraftsim.clients.events import (
+from kraftsim.clients.events_transactions import (
     TransactionalIdTaken,
     TransactionEndAsked,
     TransactionEnded,

@@ -5,7 +5,8 @@ so that the analysis can check them too.
 import time
 from itertools import count
 
-from kraftsim.clients.events import CopyExpected, CopyRead, RecordAcknowledged, RecordRead
+from kraftsim.clients.events import RecordAcknowledged, RecordRead
+from kraftsim.clients.events_transactions import CopyExpected, CopyRead
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.events.event import Event
 from kraftsim.world.real.world import RealWorld, real_world

@@ -12,14 +12,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from kraftsim.clients.events import (
-    ClientStarted,
-    CopyExpected,
-    CopyRead,
-    RecordAcknowledged,
-    RecordFailed,
-    TransactionErred,
-)
+from kraftsim.clients.events import ClientStarted, RecordAcknowledged, RecordFailed
+from kraftsim.clients.events_transactions import CopyExpected, CopyRead, TransactionErred
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed
 from protocol.errors import ErrorCode
 from tests.clients.versions.catalogue import client

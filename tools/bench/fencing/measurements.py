@@ -5,7 +5,7 @@ Times are virtual; a seed always gives the same numbers.
 
 from dataclasses import dataclass
 
-from kraftsim.clients.events import (
+from kraftsim.clients.events_transactions import (
     MembershipLost,
     MemberStable,
     OffsetLearned,

@@ -10,7 +10,7 @@ Source: KIP-268; KIP-447 (upgrade path of its document: UPGRADE_FROM, two rollin
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kraftsim.clients.events import (
+from kraftsim.clients.events_transactions import (
     MemberStable,
     TransactionBegun,
     TransactionOffsetSent,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kraftsim.clients.events import CopiesCounted
+from kraftsim.clients.events_transactions import CopiesCounted
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.events.event import Event
 from kraftsim.lab.explore.over_sockets import read_events

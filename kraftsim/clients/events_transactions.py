@@ -1,0 +1,183 @@
+"""Requests of transactional producers and group members, and their results, from their own view.
+
+`transaction` names one transaction of one producer, 'CLIENT_ID/NUMBER'; RecordSent has that of its
+record.
+Source: KIP-98, KIP-447, KIP-890.
+"""
+
+from kraftsim.events.event import Event
+
+
+class TransactionalIdTaken(Event):
+    """A producer has initialised a transactional id: producers with a smaller epoch are fenced from
+    now on.
+    """
+
+    client_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionBegun(Event):
+    """A producer begins a transaction; no request is sent for that."""
+
+    client_id: str
+    transactional_id: str
+    transaction: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionEndAsked(Event):
+    """The application commits or aborts its transaction; up to here a read_committed reader must
+    not see it.
+    """
+
+    client_id: str
+    transactional_id: str
+    transaction: str
+    is_commit: bool
+
+
+class TransactionEnded(Event):
+    """The outcome of a transaction as the application knows it: committed, aborted, or unknown (it
+    was fenced, failed, or crashed meanwhile).
+    """
+
+    client_id: str
+    transactional_id: str
+    transaction: str
+    producer_id: int
+    producer_epoch: int
+    outcome: str
+    error_code: int
+
+
+class TransactionErred(Event):
+    """A transactional producer received an error that is not retriable: it must abort, or, if
+    is_fatal, close.
+    """
+
+    client_id: str
+    transactional_id: str
+    transaction: str
+    error_code: int
+    is_fatal: bool
+
+
+class TransactionOffsetSent(Event):
+    """A producer wants to commit a group's offset with its transaction. generation_id is -1 without
+    member metadata.
+    """
+
+    client_id: str
+    transaction: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    generation_id: int
+    topic: str
+    partition: int
+    offset: int
+
+
+class TransactionOffsetAccepted(Event):
+    """The group's coordinator has accepted the offset; it is pending until the transaction ends."""
+
+    client_id: str
+    transaction: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class MemberStable(Event):
+    """A member of a group knows its assignment in a generation: a comma-separated list of
+    TOPIC-PARTITION.
+    """
+
+    client_id: str
+    group_id: str
+    member_id: str
+    generation_id: int
+    assignment: str
+
+
+class MembershipLost(Event):
+    """A member was removed from its group, or its generation has ended: error_code is the cause."""
+
+    client_id: str
+    group_id: str
+    generation_id: int
+    error_code: int
+
+
+class OffsetsAsked(Event):
+    """A consumer fetches the committed offsets of its group; question counts these requests."""
+
+    client_id: str
+    group_id: str
+    question: int
+    is_stable: bool
+
+
+class OffsetLearned(Event):
+    """The answer for one partition: the offset (-1: none is committed), or an error,
+    UNSTABLE_OFFSET_COMMIT (88) while a transaction is open.
+    """
+
+    client_id: str
+    group_id: str
+    question: int
+    topic: str
+    partition: int
+    offset: int
+    error_code: int
+    is_stable: bool
+
+
+class OffsetCommitSent(Event):
+    """A consumer commits an offset without a transaction."""
+
+    client_id: str
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class CopyExpected(Event):
+    """Each record of the input topic must become one committed record of the output topic, with the
+    same key.
+    """
+
+    input_topic: str
+    output_topic: str
+
+
+class CopyRead(Event):
+    """A read_committed reader has reached the end of a topic, after all work was done: records that
+    it has not returned are missing.
+    """
+
+    client_id: str
+    topic: str
+
+
+class CopiesCounted(Event):
+    """The costs of an exactly-once application for a while: a row of the table that compares
+    producers per task with producers per thread.
+    """
+
+    variant: str
+    input_partitions: int
+    threads: int
+    producers: int
+    connections: int
+    transactions: int
+    records: int
+    virtual_ms: int
