@@ -30,6 +30,7 @@ from protocol.messages.k08_offset_commit import (
     OffsetCommitResponse,
 )
 from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -75,11 +76,22 @@ class SmallLoad:
         self.target = Target(cluster.bootstrap.split(",")[0])
         self._numbers = iter(range(1 << 30))
 
-    def create(self, name: str, partitions: int) -> None:
-        """Create a topic with three replicas and small segments, and wait for leaders."""
+    def create(self, name: str, *leaders: int) -> None:
+        """Create a topic with small segments, led by the given brokers, and wait for them."""
         configs = [CreatableTopicConfig(name="segment.bytes", value="2048")]
+        assignments = [
+            CreatableReplicaAssignment(
+                partition_index=partition,
+                broker_ids=[leader, *(each for each in range(1, BROKERS + 1) if each != leader)],
+            )
+            for partition, leader in enumerate(leaders)
+        ]
         topic = CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=BROKERS, configs=configs
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=assignments,
+            configs=configs,
         )
         with self.target.peer() as peer:
             answer = peer.ask(
@@ -208,8 +220,8 @@ def make_log_directories(directory: Path) -> list[Path]:
     run = RunDirectory(directory)
     with EmbeddedCluster(spec, run) as cluster:
         load = SmallLoad(cluster)
-        load.create(ORDERS, 2)
-        load.create(COPIES, 1)
+        load.create(ORDERS, 1, 2)
+        load.create(COPIES, 3)
         plain = load.target.producer_id()
         for number in range(24):
             load.write(ORDERS, 1, plain, 4 * number)
@@ -230,10 +242,9 @@ def make_log_directories(directory: Path) -> list[Path]:
 
 
 def _change_leader(cluster: EmbeddedCluster, load: SmallLoad) -> None:
-    """Stop the leader of a partition and start it again, when the others have caught up."""
+    """Stop the leader of one partition and start it again, when the others have caught up."""
     leader = load.leaders(ORDERS)[1]
-    if leader == 1:  # the requests go there
-        leader = 2
+    assert leader == 2, "it leads one partition of three, and requests do not go there"
     name = cluster.spec.broker_names[leader - 1]
     asyncio.run(cluster.stop_node(name))
     load._until(lambda: leader not in load.leaders(ORDERS), "another broker leads")
