@@ -228,7 +228,10 @@ def size_of(place: Path) -> int:
 def segments(place: Path) -> list[Path]:
     """Return all `.log` files of a situation."""
     return sorted(
-        file for file in place.rglob("*.log") if parse_segment_file_name(file.name) is not None
+        file
+        for file in place.rglob("*.log")
+        if parse_segment_file_name(file.name) is not None
+        and not file.parent.name.endswith("-delete")
     )
 
 

@@ -24,7 +24,7 @@ from protocol.records.control_records import (
     control_type,
     parse_control_record,
 )
-from protocol.records.record import Record
+from protocol.records.record import Record, UnsupportedMagic
 from protocol.schema import Message
 from protocol.storage.file_names import (
     CLEANER_OFFSETS,
@@ -218,11 +218,14 @@ def batches(replica: Replica) -> list[Batch]:
 
 
 def batches_of(log: Path) -> list[Batch]:
-    """Return the batches of one segment."""
+    """Return the batches of one segment. Raises Unplantable for an older message format."""
     data = log.read_bytes()
     found, position = [], 0
     while position < len(data):
-        view = RecordBatch(data, position)
+        try:
+            view = RecordBatch(data, position)
+        except UnsupportedMagic as older:
+            raise Unplantable(str(older)) from older
         found.append(Batch(log, position, data[position : position + view.size_bytes]))
         position += view.size_bytes
     return found
