@@ -219,7 +219,7 @@ def _outcome(
     asked: Sequence[tuple[AuditRule, RuleResult]], directories: Sequence[AuditedDirectory]
 ) -> tuple[AuditOutcome, tuple[str, ...]]:
     """Return the outcome of all, and why it is unknown."""
-    if any(result.defect_count for _, result in asked):
+    if any(result.defect_count for rule, result in asked if rule.is_alarm):
         return AuditOutcome.DEFECT, ()
     because = []
     unclean = [each.log_dir for each in directories if each.is_unclean]
@@ -254,7 +254,10 @@ def _sentence(
     broken = [each for each in rules if each.defect_count]
     undecided = sum(each.undecided_count for each in rules)
     open_end = f"; {_count(undecided, 'thing')} cannot be decided" if undecided else ""
-    if broken:
+    if outcome is not AuditOutcome.DEFECT and broken:
+        noted = sum(each.defect_count for each in broken)
+        open_end = f"; {_count(noted, 'notice')}{open_end}"
+    if outcome is AuditOutcome.DEFECT:
         found = sum(each.defect_count for each in broken)
         worst = SEVERITIES[DefectSeverity(_SEVERITY_OF[broken[0].severity])][1]
         kinds = f" of {len(broken)} kinds" if len(broken) > 1 else ""

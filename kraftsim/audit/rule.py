@@ -125,6 +125,10 @@ class AuditRule:
     undecided: str = ""
     transaction_columns: str = ""
     """Further columns of `defects` for a HangingTransaction, in the order of its fields."""
+    is_alarm: bool = True
+    """Whether a defect makes the whole audit one: false for what a sound cluster may have, too, and
+    an operator should know.
+    """
     needs_records: bool = False
     """Whether it reads records of users' topics: then it is asked only with `--records`."""
     must_decide: bool = False

@@ -4,12 +4,14 @@ pictures.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from kraftsim.audit.checks.committed_offsets import OFFSETS_RETAINED
 from kraftsim.audit.judging import duckdb_tables, judge
 from kraftsim.audit.page import page_of
 from kraftsim.audit.report import (
@@ -130,6 +132,16 @@ class Elements(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         """It closes the last one."""
         assert self.open.pop() == tag
+
+
+def test_a_notice_that_is_no_alarm_is_listed_and_the_audit_is_sound(tmp_path: Path) -> None:
+    """A group that lags behind retention says nothing against the disks."""
+    notice = replace(rule_that_finds("notice", DefectSeverity.NOTICE, "it lags"), is_alarm=False)
+    report = reported(tmp_path, [notice])
+    assert report.outcome is AuditOutcome.SOUND
+    assert report.sentence.endswith(": sound, by 1 rule; 1 notice.")
+    assert any("it lags" in line for line in lines_of(report))
+    assert not OFFSETS_RETAINED.is_alarm
 
 
 def test_defects_come_first_the_most_severe_before_the_others(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ NAME = "producer_ids_survive_failover"
 CHEAP = "idempotent_producers_under_kill"
 BUG = "KAFKA-10533"
 DIES = """
-import os, kraftsim.lab.campaign.worker_pool as errand
-play = errand.carry_out
-errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
+import os, kraftsim.lab.campaign.worker_pool as pool
+play = pool.carry_out
+pool.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
 """
 DEPENDS_ON_THE_HASH_SEED = """
 import kraftsim.lab.explore.request as search

@@ -218,6 +218,7 @@ OFFSETS_RETAINED = AuditRule(
     statement="The offset that a group committed is not below the start of the partition's log.",
     source="KIP-107; auto.offset.reset",
     severity=DefectSeverity.NOTICE,
+    is_alarm=False,
     meaning="Records were deleted by retention or DeleteRecords before the group consumed them. "
     "When it continues it starts where auto.offset.reset says.",
     remedy="If the group is still used, give the topic a longer retention or the group more "

@@ -165,7 +165,7 @@ MARKERS_DECIDED = AuditRule(
     statement="Every COMMIT or ABORT marker follows from a decision of the coordinator.",
     source="KIP-98, KIP-890",
     severity=DefectSeverity.LOSS,
-    meaning="A transaction has another result in this partition than its application was told: "
+    meaning="A transaction has another result in this partition than its application knows: "
     "records that were committed are skipped by read_committed consumers, or aborted ones are "
     "read.",
     remedy="Compare the markers of this producer id in all partitions of the transaction. Look for "

@@ -67,7 +67,7 @@ LOGS_EQUAL = AuditRule(
     source="KIP-595; the log matching property of Raft",
     severity=DefectSeverity.LOSS,
     meaning="Controllers and brokers have different histories of the cluster: of topics, "
-    "leaders and producer ids. What one of them was told is not what the next leader knows.",
+    "leaders and producer ids. What one of them learned is not what the next leader knows.",
     remedy="Keep copies of all metadata directories. Find out which history the majority has, "
     "format the directory of the others, and let them fetch it again.",
     reads=("batches", "metadata_records"),
