@@ -184,7 +184,8 @@ class Cluster:
         if self._has_ended:
             return
         try:
-            self._wait(self._stop())
+            if self._thread.is_alive():  # else it was never started
+                self._wait(self._stop())
         finally:
             self._end()
 
@@ -206,8 +207,9 @@ class Cluster:
 
     def _end(self) -> None:
         self._has_ended = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(SECONDS)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(SECONDS)
         self._loop.close()
         if self._is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)

@@ -43,6 +43,12 @@ def test_a_cluster_serves_and_leaves_nothing_behind() -> None:
     cluster.stop()  # a second time does nothing
 
 
+def test_a_cluster_that_was_never_started_can_be_stopped() -> None:
+    cluster = kraftsim.Cluster()
+    cluster.stop()
+    assert not cluster.directory.exists()
+
+
 async def test_an_async_block_has_the_same_methods_as_coroutines() -> None:
     async with kraftsim.Cluster(settings=QUICK_SESSIONS) as cluster:
         topic = await cluster.aio.create_topic("orders", partitions=2)
