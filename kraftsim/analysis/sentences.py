@@ -24,7 +24,7 @@ _NODE_IDS: Final = ("leader", "leader_id", "voted_id")
 NO_NODE: Final = -1
 _TEMPLATES: Final = {
     "ApplicationEnded": "application {application} ended: {reason}",
-    "ApplicationStarted": "application {application} started ({program})",
+    "ApplicationStarted": "application {application} started ({function})",
     "BatchAppended": "{node} appended {record_count#record} as leader in epoch {leader_epoch}: "
     f"{_BATCH}, {_PRODUCER}, {{base_sequence~last_sequence~sequence}}",
     "BatchReplicated": f"{{node}} replicated {_BATCH} from the leader of epoch {{leader_epoch}}, "

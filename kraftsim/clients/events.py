@@ -95,17 +95,17 @@ class ClientStopped(Event):
 
 
 class ApplicationStarted(Event):
-    """A user's program began to run on a simulated host; `program` is where it is defined
-    (FILE.py::FUNCTION).
+    """An instance of a user's program began to run on a simulated host, which `application` names;
+    `function` is what it runs.
     """
 
     application: str
-    program: str
+    function: str
 
 
 class ApplicationEnded(Event):
-    """A user's program ended: its reason is 'returned', 'cancelled', or its exception in one
-    line.
+    """An instance of a user's program ended: its reason is 'returned', 'cancelled', or its
+    exception in one line.
     """
 
     application: str

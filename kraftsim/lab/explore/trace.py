@@ -26,7 +26,7 @@ EventFields = Mapping[str, int | str | bool | None]
 
 WORDS: Final[Mapping[str, str]] = {
     "ApplicationEnded": "ends: {reason}",
-    "ApplicationStarted": "starts {program}",
+    "ApplicationStarted": "starts {function}",
     "BatchAppended": "{topic}-{partition} +{first_offset}..{last_offset}",
     "BatchReplicated": "{topic}-{partition} replicated {first_offset}..{last_offset}",
     "BrokerEpochReceived": "registered e{broker_epoch}",
