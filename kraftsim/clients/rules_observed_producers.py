@@ -70,7 +70,9 @@ FATAL = (
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.PRODUCER_FENCED,
 )
-"""After these errors a transactional producer can only be closed."""
+"""After these errors a transactional producer can only be closed, except for a wrong epoch in
+Produce, after which it may abort.
+"""
 Emit = Callable[[Event], object]
 NameOf = Callable[[str, bytes], str | None]
 """The name and the id of a topic in a message -> its name; None if the id is unknown."""
@@ -126,6 +128,8 @@ class ObservedTransaction:
     """Whether EndTxn was sent: True to commit, False to abort."""
     offsets: dict[tuple[str, str, int, int], bool] = field(default_factory=dict)
     """(group, topic, partition, offset) -> whether the coordinator accepted it."""
+    errors: dict[ErrorCode, None] = field(default_factory=dict)
+    """The errors that the producer received."""
 
 
 @dataclass(slots=True, eq=False)
@@ -373,7 +377,8 @@ class ObservedProducers:
 
     def _failed(self, batch: SentBatch, error: ErrorCode) -> None:
         if batch.transaction and batch.producer is not None:
-            self._err(batch.producer, error)
+            is_fatal = error in FATAL and error is not ErrorCode.INVALID_PRODUCER_EPOCH
+            self._err(batch.producer, error, is_fatal=is_fatal)
         for key in batch.keys:
             self._emit(
                 RecordFailed(
@@ -520,7 +525,7 @@ class ObservedProducers:
             if next_identity[0] != NO_PRODUCER_ID and next_identity != producer.identity:
                 self._use(producer, next_identity)
         elif not error.retriable:
-            self._err(producer, error)
+            self._err(producer, error, is_fatal=error in FATAL)
             if error is not ErrorCode.TRANSACTION_ABORTABLE:
                 self._give_up(producer, error)
 
@@ -575,17 +580,23 @@ class ObservedProducers:
             error = error_of(code)
             if producer is not None and error not in (ErrorCode.NONE, SKIPPED):
                 if not error.retriable:
-                    self._err(producer, error)
+                    self._err(producer, error, is_fatal=error in FATAL)
                 return
 
-    def _err(self, producer: ObservedProducer, error: ErrorCode) -> None:
+    def _err(self, producer: ObservedProducer, error: ErrorCode, *, is_fatal: bool) -> None:
+        """Emit an error, once for each transaction."""
+        transaction = producer.transaction
+        if transaction is not None and error in transaction.errors:
+            return
+        if transaction is not None:
+            transaction.errors[error] = None
         self._emit(
             TransactionErred(
                 client_id=producer.client_id,
                 transactional_id=producer.transactional_id,
-                transaction="" if producer.transaction is None else producer.transaction.name,
+                transaction="" if transaction is None else transaction.name,
                 error_code=int(error),
-                is_fatal=error in FATAL,
+                is_fatal=is_fatal,
             )
         )
 

@@ -7,24 +7,32 @@ end it was not told have the outcome `unknown`.
 """
 
 from kraftsim.clients.rules_observed_frames import ClientObserver
+from kraftsim.clients.rules_observed_producers import Emit
 from kraftsim.events.event import Event
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.world.simulated.network import ResponseDiscarder
 from kraftsim.world.simulated.transport import SimulatedTransport
 
+ATTACHMENT = "observed-clients"
+
 
 def observe_clients(simulation: Simulation, host: Host) -> None:
     """Emit events of what clients on a host send and receive from now on, through all its
-    processes. A second call for the same host does nothing.
+    processes; a second call for the same host does nothing.
     """
-    observed: set[str] = simulation.attachments.setdefault(__name__, set())  # type: ignore[assignment]  # for membership only
+    observed = simulation.attachments.setdefault(ATTACHMENT, {})
+    assert isinstance(observed, dict), "the observers by the names of their hosts"
     if host.name in observed:
         return
-    observed.add(host.name)
 
     def emit(event: Event) -> None:
         simulation.world_of(host).emit(event)
 
+    observed[host.name] = attach_observer(host, emit)
+
+
+def attach_observer(host: Host, emit: Emit) -> ClientObserver:
+    """Observe the clients on a host, and pass their events to `emit`, which must not raise."""
     observer = ClientObserver(host.name, emit)
 
     def attach(transport: SimulatedTransport) -> None:
@@ -34,3 +42,4 @@ def observe_clients(simulation: Simulation, host: Host) -> None:
 
     host.on_connect.append(attach)
     host.on_end.append(observer.ended)
+    return observer
