@@ -1,5 +1,5 @@
-"""What the frames of a consumer claim: the records that reached it, its membership, and offsets; and
-that connections which cannot be read claim nothing and break nothing.
+"""What the frames of a consumer claim: the records that reached it, its membership, and offsets;
+and that connections which cannot be read claim nothing and break nothing.
 """
 
 import struct
@@ -190,9 +190,7 @@ def test_fetch_session_keeps_the_offsets_of_its_partitions() -> None:
         ApiKey.FETCH, 11, fetch(session=(77, 1)), fetched(whole, partition=1, session_id=77)
     )
     assert read(talk) == [("b", 11)]
-    talk.exchange(
-        ApiKey.FETCH, 11, fetch((1, 12), session=(77, 2)), fetched(whole, session_id=77)
-    )
+    talk.exchange(ApiKey.FETCH, 11, fetch((1, 12), session=(77, 2)), fetched(whole, session_id=77))
     assert read(talk) == [("b", 11), ("a", 10), ("b", 11)]
     talk.exchange(
         ApiKey.FETCH,
@@ -230,9 +228,7 @@ def test_fetch_with_topic_ids(version: int) -> None:
     talk.exchange(ApiKey.FETCH, version, request, response)
     assert not read(talk)
     topic = MetadataResponseTopic(name=TOPIC, topic_id=ID)
-    talk.exchange(
-        ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse(topics=[topic])
-    )
+    talk.exchange(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse(topics=[topic]))
     talk.exchange(ApiKey.FETCH, version, request, response)
     assert [(event.topic, event.record_key) for event in talk.of(RecordRead)] == [(TOPIC, "a")]
 
@@ -324,9 +320,7 @@ def test_member_of_a_consumer_group_is_stable_in_each_epoch() -> None:
     """A heartbeat response has the assignment only when it changes (KIP-848)."""
     talk = Talk()
     topic = MetadataResponseTopic(name="in", topic_id=ID)
-    talk.exchange(
-        ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse(topics=[topic])
-    )
+    talk.exchange(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse(topics=[topic]))
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
     assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=[1])])
     for epoch, assigned, error in (

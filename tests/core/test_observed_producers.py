@@ -1,5 +1,5 @@
-"""What the frames of a producer claim: no more than holds for a correct client of a correct cluster,
-and enough that a lost, doubled or torn record is found.
+"""What the frames of a producer claim: no more than holds for a correct client of a correct
+cluster, and enough that a lost, doubled or torn record is found.
 """
 
 import pytest
@@ -330,9 +330,7 @@ def test_producers_with_one_client_id_have_names_of_their_own() -> None:
 def test_library_is_what_the_client_says_of_itself() -> None:
     """KIP-511."""
     talk = Talk()
-    request = ApiVersionsRequest(
-        client_software_name="aiokafka", client_software_version="0.14.0"
-    )
+    request = ApiVersionsRequest(client_software_name="aiokafka", client_software_version="0.14.0")
     talk.send(ApiKey.API_VERSIONS, 3, request)
     talk.initialize(1)
     assert talk.of(ClientStarted)[0].library == "aiokafka 0.14.0"
@@ -430,9 +428,7 @@ def test_end_txn_continues_with_the_epoch_that_it_returns() -> None:
     talk.initialize(*ME, "t")
     begun(talk)
     ending = EndTxnRequest(transactional_id="t", producer_id=7, producer_epoch=0, committed=True)
-    talk.exchange(
-        ApiKey.END_TXN, 5, ending, EndTxnResponse(producer_id=7, producer_epoch=1)
-    )
+    talk.exchange(ApiKey.END_TXN, 5, ending, EndTxnResponse(producer_id=7, producer_epoch=1))
     begun(talk, (7, 1), key="b")
     assert [event.transaction for event in talk.of(RecordSent)] == ["app-1/t/1", "app-1/t/2"]
     assert [event.producer_epoch for event in talk.of(ClientInitialized)] == [0, 1]
@@ -504,18 +500,14 @@ def test_offsets_of_a_transaction_are_sent_and_accepted_once() -> None:
         topics=[
             TxnOffsetCommitRequestTopic(
                 name="in",
-                partitions=[
-                    TxnOffsetCommitRequestPartition(partition_index=1, committed_offset=9)
-                ],
+                partitions=[TxnOffsetCommitRequestPartition(partition_index=1, committed_offset=9)],
             )
         ],
     )
     for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.NONE):
         partition = TxnOffsetCommitResponsePartition(partition_index=1, error_code=error)
         topic = TxnOffsetCommitResponseTopic(name="in", partitions=[partition])
-        talk.exchange(
-            ApiKey.TXN_OFFSET_COMMIT, 3, request, TxnOffsetCommitResponse(topics=[topic])
-        )
+        talk.exchange(ApiKey.TXN_OFFSET_COMMIT, 3, request, TxnOffsetCommitResponse(topics=[topic]))
     assert [(e.generation_id, e.offset) for e in talk.of(TransactionOffsetSent)] == [(4, 9)]
     assert [(e.transaction, e.offset) for e in talk.of(TransactionOffsetAccepted)] == [
         ("app-1/t/1", 9)

@@ -136,8 +136,12 @@ def application(topic: str) -> "Scenario":
         seconds = stage.workload("work_ms") / 1000
         until = asyncio.get_running_loop().time() + seconds
         works: list[tuple[str, Coroutine[object, object, None]]] = [
-            (f"app-{number}", (write_ledger if is_ledger else write_payments)(
-                bootstrap, f"{topic}-{number}", until))
+            (
+                f"app-{number}",
+                (write_ledger if is_ledger else write_payments)(
+                    bootstrap, f"{topic}-{number}", until
+                ),
+            )
             for number in (1, 2)
         ]
         if not is_ledger:
