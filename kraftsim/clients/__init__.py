@@ -1,5 +1,5 @@
 """Clients: kraftsim's own producers and consumers, which the scenarios run as their workload, and
-what other clients were told, read from their frames.
+what other clients sent and learned, read from their frames.
 
 They speak Kafka's protocol to any broker, and they are state machines like the rest: rules decide
 what is sent next, a loop executes it. A scenario can thus replace a rule (a historical client bug,

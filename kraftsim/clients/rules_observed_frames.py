@@ -1,4 +1,4 @@
-"""What clients were told, read from the frames of their connections: bytes in, events out.
+"""What clients sent and learned, read from the frames of their connections: bytes in, events out.
 
 kraftsim's own clients emit events of their requests and results. Another client emits none, but its
 frames show the same: `ClientObserver` follows all connections of one process to brokers and emits
@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from kraftsim.clients.rules_observed_consumers import ObservedFetches, ObservedGroups, SentFetch
 from kraftsim.clients.rules_observed_producers import (
-    ClientNames,
     Emit,
+    ObservedNames,
     ObservedProducers,
     SentBatch,
 )
@@ -83,7 +83,7 @@ class ClientObserver:
     """
 
     def __init__(self, name: str, emit: Emit) -> None:
-        self.names = ClientNames(name, emit)
+        self.names = ObservedNames(name, emit)
         self.producers = ObservedProducers(self.names, emit, self.name_of)
         self.fetches = ObservedFetches(emit, self.name_of)
         self.groups = ObservedGroups(emit, self.name_of)
@@ -99,7 +99,7 @@ class ClientObserver:
         return ObservedConnection(self, peer, is_copy=is_copy)
 
     def ended(self) -> None:
-        """The process is gone, or the run is over: what it was not told yet it never learns."""
+        """The process is gone, or the run is over: what it has not learned yet it never learns."""
         self.producers.forget()
         self.fetches.forget()
         self.groups.forget()

@@ -82,7 +82,7 @@ Log = tuple[int, str, int]
 """Producer epoch, topic, partition."""
 
 
-class ClientNames:
+class ObservedNames:
     """The names of the clients of a process: HOST/CLIENT_ID, or HOST/TRANSACTIONAL_ID.
 
     Each producer with an id has a name of its own, with #2, #3 if it was taken before: invariants
@@ -164,7 +164,7 @@ class SentBatch:
 class ObservedProducers:
     """All producers of a process."""
 
-    def __init__(self, names: ClientNames, emit: Emit, name_of: NameOf) -> None:
+    def __init__(self, names: ObservedNames, emit: Emit, name_of: NameOf) -> None:
         self._names = names
         self._emit = emit
         self._name_of = name_of

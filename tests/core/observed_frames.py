@@ -29,24 +29,27 @@ TOPIC = "orders"
 
 
 class Talk:
-    """One process that is observed. Connections are made at their first use."""
+    """One process that is observed. Connections are made at their first use; bytes come in pieces of
+    `piece_bytes`, or whole.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, piece_bytes: int = 1 << 20) -> None:
         self.events: list[Event] = []
         self.observer = ClientObserver("app-1", self.events.append)
-        self._connections: dict[str, ObservedConnection] = {}
+        self.connections: dict[str, ObservedConnection] = {}
+        self._piece_bytes = piece_bytes
         self._correlation_id = 0
 
     def connection(self, peer: str = "b1") -> ObservedConnection:
         """Return the connection to a broker."""
-        found = self._connections.get(peer)
+        found = self.connections.get(peer)
         if found is None:
-            found = self._connections[peer] = self.observer.connect(peer)
+            found = self.connections[peer] = self.observer.connect(peer)
         return found
 
     def lose(self, peer: str = "b1") -> None:
         """Lose a connection; the next request opens another."""
-        del self._connections[peer]
+        del self.connections[peer]
 
     def send(
         self,
@@ -60,7 +63,8 @@ class Talk:
         """Send a request; return its correlation id."""
         self._correlation_id += 1
         chunks = request_chunks(api, version, self._correlation_id, client_id, body)
-        self.connection(peer).sent(b"".join(chunks))
+        for piece in self._pieces(b"".join(chunks)):
+            self.connection(peer).sent(piece)
         return self._correlation_id
 
     def answer(
@@ -68,7 +72,12 @@ class Talk:
     ) -> None:
         """Receive a response."""
         chunks = response_chunks(api, version, correlation_id, body)
-        self.connection(peer).received(b"".join(chunks))
+        for piece in self._pieces(b"".join(chunks)):
+            self.connection(peer).received(piece)
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        step = self._piece_bytes
+        return [data[start : start + step] for start in range(0, len(data), step)]
 
     def exchange(
         self, api: ApiKey, version: int, request: Message, response: Message, *, peer: str = "b1"

@@ -62,6 +62,7 @@ from protocol.messages.k68_consumer_group_heartbeat import (
 from protocol.records.batches import build_batch
 from protocol.records.control_records import ControlType, EndTxnMarker, build_control_record
 from protocol.records.record import Record
+from protocol.requests import request_chunks, response_chunks
 from protocol.version_prefixed import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
@@ -462,8 +463,6 @@ def test_every_prefix_and_change_of_a_frame_is_survived() -> None:
         (ApiKey.FETCH, 11, fetch((0, 0)), fetched(batch("a", "b"))),
         (ApiKey.FETCH, 12, fetch((0, 0), session=(0, 0)), fetched(batch("a"), session_id=1)),
     ):
-        from protocol.requests import request_chunks, response_chunks
-
         sent.append(b"".join(request_chunks(api, version, 1, "c", request)))
         received.append(b"".join(response_chunks(api, version, 1, response)))
     for whole, answer in zip(sent, received, strict=True):

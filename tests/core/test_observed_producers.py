@@ -30,6 +30,7 @@ from protocol.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -237,31 +238,11 @@ def test_pipelined_requests_are_paired_by_correlation_id() -> None:
 
 def test_frames_may_arrive_in_any_pieces() -> None:
     """TCP keeps no boundaries."""
-    talk, whole = Talk(), Talk()
+    talk, whole = Talk(piece_bytes=1), Talk()
     for each in (talk, whole):
-        connection = each.connection()
-        sent, received = connection.sent, connection.received
-        if each is talk:
-            connection = _InPieces(sent, received)  # type: ignore[assignment]  # has both methods
-            each._connections["b1"] = connection
         each.initialize(*ME)
         each.produced(each.produce(batch("a", "b", producer=ME, sequence=0)), 3)
     assert talk.events == whole.events and acknowledged(talk) == [("a", 3), ("b", 4)]
-
-
-class _InPieces:
-    """Passes bytes on one by one."""
-
-    def __init__(self, sent: object, received: object) -> None:
-        self._sent, self._received = sent, received
-
-    def sent(self, data: bytes) -> None:
-        for position in range(len(data)):
-            self._sent(data[position : position + 1])  # type: ignore[operator]
-
-    def received(self, data: bytes) -> None:
-        for position in range(len(data)):
-            self._received(data[position : position + 1])  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 11, 12])
@@ -299,12 +280,10 @@ def test_copy_of_a_request_counts_where_it_may_be_written_twice() -> None:
     talk = Talk()
     talk.produce(batch("a"))
     talk.produce(batch("b", producer=ME, sequence=0))
-    originals = talk.connection()
-    copies = talk.observer.connect("b1", is_copy=True)
-    talk._connections["b1"] = copies
-    talk.produced(talk.produce(batch("a")), 1)
-    talk.produced(talk.produce(batch("b", producer=ME, sequence=0)), 2)
-    talk._connections["b1"] = originals
+    talk.connections["copies"] = talk.observer.connect("b1", is_copy=True)
+    talk.produced(talk.produce(batch("a"), peer="copies"), 1, peer="copies")
+    again = talk.produce(batch("b", producer=ME, sequence=0), peer="copies")
+    talk.produced(again, 2, peer="copies")
     assert keys_sent(talk) == ["a", "b", "a"] and not acknowledged(talk)
 
 
@@ -394,11 +373,6 @@ def test_outcome_that_was_not_reported_is_unknown(how: str) -> None:
     elif how == "process ends":
         talk.observer.ended()
     else:
-        from protocol.messages.k22_init_producer_id import (
-            InitProducerIdRequest,
-            InitProducerIdResponse,
-        )
-
         talk.exchange(
             ApiKey.INIT_PRODUCER_ID,
             4,

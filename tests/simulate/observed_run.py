@@ -1,5 +1,5 @@
-"""Runs a scenario whose clients are kraftsim's own, and reads from their frames what they were
-told: both accounts of the same run, and what the invariants say of the second.
+"""Runs a scenario whose clients are kraftsim's own, and reads from their frames what they sent and
+learned: both accounts of the same run, and what the invariants say of the second.
 """
 
 from collections import Counter

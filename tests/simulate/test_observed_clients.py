@@ -1,4 +1,4 @@
-"""What clients were told, read from their frames in simulated runs: it agrees with what kraftsim's
+"""What clients learned, read from their frames in simulated runs: it agrees with what kraftsim's
 own clients emit, and the invariants hold it against the cluster, also for aiokafka.
 """
 
@@ -189,7 +189,7 @@ def verdicts(topic: str, first_seed: int, seeds: int, *bugs: str) -> dict[str, d
 
 
 @pytest.mark.parametrize("topic", ["ledger", "payments"])
-def test_invariants_hold_for_what_aiokafka_was_told_under_faults(topic: str) -> None:
+def test_invariants_hold_for_what_aiokafka_learned_under_faults(topic: str) -> None:
     """Unmodified producers and consumers; brokers are killed, paused and cut off."""
     for seed, found in verdicts(topic, 1, 1).items():
         assert (found["outcome"], found["trouble"]) == ("ok", None), (seed, found)

@@ -9,6 +9,7 @@ import pytest
 from kraftsim.clients.events_transactions import TransactionEnded
 from kraftsim.lab.application.observer import observe_clients
 from kraftsim.world.simulated import NetworkSettings, Simulation
+from kraftsim.world.simulated.host import ConnectionEnd
 from kraftsim.world.simulated.transport import SimulatedTransport
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import (
@@ -79,7 +80,8 @@ def test_tap_sees_each_byte_once_though_a_protocol_leaves_some(read_bytes: int) 
     """Bytes that a BufferedProtocol leaves are delivered a second time."""
     tap = RecordingTap()
 
-    def attach(transport: SimulatedTransport) -> None:
+    def attach(transport: ConnectionEnd) -> None:
+        assert isinstance(transport, SimulatedTransport), "the only kind"
         transport.tap = tap
 
     with Simulation(3, network=NetworkSettings(torn_writes=0.5, read_bytes=read_bytes)) as sim:

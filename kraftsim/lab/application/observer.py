@@ -1,15 +1,16 @@
-"""Attaches the observer of clients to a simulated host: what the clients of an application are told
-becomes events in the log of that host.
+"""Attaches the observer of clients to a simulated host: what the clients of an application send and
+learn becomes events in the log of that host.
 
 The observer sees the bytes of each connection that the host opens: those it writes before a fault
 touches them, and those it receives after all faults did. When the process ends, transactions whose
-end it was not told have the outcome `unknown`.
+end it did not learn have the outcome `unknown`.
 """
 
 from kraftsim.clients.rules_observed_frames import ClientObserver
 from kraftsim.clients.rules_observed_producers import Emit
 from kraftsim.events.event import Event
 from kraftsim.world.simulated import Host, Simulation
+from kraftsim.world.simulated.host import ConnectionEnd
 from kraftsim.world.simulated.network import ResponseDiscarder
 from kraftsim.world.simulated.transport import SimulatedTransport
 
@@ -35,7 +36,8 @@ def attach_observer(host: Host, emit: Emit) -> ClientObserver:
     """Observe the clients on a host, and pass their events to `emit`, which must not raise."""
     observer = ClientObserver(host.name, emit)
 
-    def attach(transport: SimulatedTransport) -> None:
+    def attach(transport: ConnectionEnd) -> None:
+        assert isinstance(transport, SimulatedTransport), "the only kind of connection"
         address, port = transport.remote
         is_copy = isinstance(transport.get_protocol(), ResponseDiscarder)
         transport.tap = observer.connect(f"{address}:{port}", is_copy=is_copy)

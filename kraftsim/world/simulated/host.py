@@ -18,7 +18,6 @@ from kraftsim.world.simulated.durable_disk import DurableDisk
 if TYPE_CHECKING:
     from kraftsim.world.simulated.call import ScheduledCall
     from kraftsim.world.simulated.server import SimulatedServer
-    from kraftsim.world.simulated.transport import SimulatedTransport
 
 FIRST_EPHEMERAL_PORT = 49152
 EPHEMERAL_PORT_COUNT = 16384
@@ -55,7 +54,7 @@ class Host:
         """Called with the number of callbacks that had to wait, whenever some had to because the
         processor is slow.
         """
-        self.on_connect: list[Callable[[SimulatedTransport], object]] = []
+        self.on_connect: list[Callable[[ConnectionEnd], object]] = []
         """Called with this host's end of each connection that it opens, before bytes flow."""
         self.on_end: list[Callable[[], object]] = []
         """Called when a process of this host is about to end, while it can still emit events."""
