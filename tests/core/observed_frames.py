@@ -29,8 +29,8 @@ TOPIC = "orders"
 
 
 class Talk:
-    """One process that is observed. Connections are made at their first use; bytes come in pieces of
-    `piece_bytes`, or whole.
+    """One process that is observed. Connections are made at their first use; bytes come in pieces
+    of `piece_bytes`, or whole.
     """
 
     def __init__(self, *, piece_bytes: int = 1 << 20) -> None:
