@@ -17,6 +17,7 @@ _NAME: Final = re.compile(r"[^<>|,;\s]+")
 _KINDS_OF_ROLE: Final = {
     "harness": ("RunStarted", "PhaseBegan", "FaultInjected", "FaultArmed"),
     "client": (
+        "ApplicationStarted",
         "ClientStarted",
         "ClientInitialized",
         "RecordSent",
@@ -161,7 +162,8 @@ def _incarnations(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: i
     }
     goodbyes |= {
         (row["node"], row["incarnation"]): "stopped"
-        for row in _rows(events, "ClientStopped", *keys)
+        for kind in ("ClientStopped", "ApplicationEnded")
+        for row in _rows(events, kind, *keys)
     }
     goodbyes |= {
         (row["node"], row["incarnation"]): "failed" for row in _rows(events, "NodeFailed", *keys)

@@ -23,6 +23,8 @@ _GROUP: Final = "group {group_id} for {topic}-{partition}"
 _NODE_IDS: Final = ("leader", "leader_id", "voted_id")
 NO_NODE: Final = -1
 _TEMPLATES: Final = {
+    "ApplicationEnded": "application {application} ended: {reason}",
+    "ApplicationStarted": "application {application} started ({function})",
     "BatchAppended": "{node} appended {record_count#record} as leader in epoch {leader_epoch}: "
     f"{_BATCH}, {_PRODUCER}, {{base_sequence~last_sequence~sequence}}",
     "BatchReplicated": f"{{node}} replicated {_BATCH} from the leader of epoch {{leader_epoch}}, "
@@ -51,6 +53,7 @@ _TEMPLATES: Final = {
     "ElectionLost": "{node} lost the election of epoch {leader_epoch}, number {defeats} in a row, "
     "and backs off for {pause_ms} ms",
     "ElectionOpened": "{node} started an election for epoch {leader_epoch}",
+    "FactStated": "application {application} stated {name} of {key}: {value}",
     "FaultEnded": "the fault {fault} of {target} ended",
     "FaultInjected": "the fault {fault} was injected at {target}",
     "FaultTookEffect": "the fault {fault} of {target} took effect: {effect}",

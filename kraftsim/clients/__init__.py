@@ -1,4 +1,5 @@
-"""Clients: kraftsim's own producers and consumers, which the scenarios run as their workload.
+"""Clients: kraftsim's own producers and consumers, which the scenarios run as their workload, and
+what other clients sent and learned, read from their frames.
 
 They speak Kafka's protocol to any broker, and they are state machines like the rest: rules decide
 what is sent next, a loop executes it. A scenario can thus replace a rule (a historical client bug,
@@ -42,6 +43,11 @@ recognized by it. Metadata may name a leader that has changed.
 
 Variants stand beside the shipped rules: `rules_producer_variants` (KIP-758, KIP-447's text,
 sequences that do not wrap), `GenericConsumer` in `group_consumer` (the alternative API of KIP-447).
+
+Other clients (aiokafka in virtual time) emit no events. `rules_observed_frames` reads the bytes of
+their connections and emits the same events for them; `rules_observed_producers` decides what a
+producer's frames prove, `rules_observed_consumers` a consumer's. They know nothing of simulation:
+something else passes the bytes on (`kraftsim/lab/application/observer.py`).
 
 Read `rules_producer_steps`, `rules_idempotent_producer`, `step_loop`, `producer`; then
 `rules_transaction_steps` and `rules_transactional_producer`; then `rules_group_member` and

@@ -1,4 +1,4 @@
-"""Requests of clients and their results.
+"""Requests of clients and their results, and what an application says of itself.
 
 A record is identified by (topic, key); `attempt` distinguishes retries.
 """
@@ -92,3 +92,34 @@ class ClientStopped(Event):
 
     client_id: str
     reason: str
+
+
+class ApplicationStarted(Event):
+    """An instance of a user's program began to run on a simulated host, which `application` names;
+    `function` is what it runs.
+    """
+
+    application: str
+    function: str
+
+
+class ApplicationEnded(Event):
+    """An instance of a user's program ended: its reason is 'returned', 'cancelled', or its
+    exception in one line.
+    """
+
+    application: str
+    reason: str
+
+
+class FactStated(Event):
+    """A fact that a user's program states about its own work, for invariants of its own.
+
+    `name` says what kind of fact it is ('charged'), `key` what it is about (an order), and `value`
+    what is stated of it.
+    """
+
+    application: str
+    name: str
+    key: str
+    value: str

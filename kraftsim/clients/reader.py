@@ -21,6 +21,7 @@ from kraftsim.clients.events import ClientStarted, ClientStopped, RecordRead
 from kraftsim.clients.producer import LIBRARY
 from kraftsim.clients.rules_consumer import Aborted, ReaderPositions, committed_batches
 from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.core.record_keys import record_key
 from kraftsim.server.outbound import Disconnected
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
@@ -314,7 +315,7 @@ class ReaderClient:
                     client_id=self.client_id,
                     topic=where.topic,
                     partition=where.partition,
-                    record_key=key,
+                    record_key=record_key(record.key, record.value),
                     offset=record.offset,
                     is_read_committed=self._isolation_level == READ_COMMITTED,
                 )

@@ -14,6 +14,8 @@ it.
     timeline      `Journal`, `TimelineValue`, `TimelineDict`: plain values with undo entries by
                   offset. A controller replays before it commits, and reverts on loss of leadership.
                   In Kafka: org.apache.kafka.timeline.SnapshotRegistry.
+    record_keys   how events name a record: by its key, without one by its value. Invariants compare
+                  by it what clients, final logs and readers emit.
     expressions   regular expressions of clients, in RE2 syntax with RE2/J's messages; Java ones are
                   only validated. In Kafka: com.google.re2j, java.util.regex.
 

@@ -1,5 +1,5 @@
 """What may be lost without violating an invariant: by a spoilt disk, an unclean election,
-compaction, or the range check of KIP-758.
+compaction, the deletion of a topic, or the range check of KIP-758.
 
 Each case is there twice, like the invariants that use it: a class that learns from events, and SQL.
 """
@@ -7,7 +7,7 @@ Each case is there twice, like the invariants that use it: a class that learns f
 from kraftsim.clients.events import RecordReportedDuplicate
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultInjected
-from kraftsim.metadata.events import PartitionChanged
+from kraftsim.metadata.events import PartitionChanged, TopicDeleted
 from kraftsim.partitions.events import BatchAppended, LeaderElected
 from kraftsim.server.events import SegmentsCleaned
 
@@ -191,6 +191,40 @@ def cleaned(row: str, offset: str, *, before: str | None = None) -> str:
                 AND c.next_offset > {offset}{by_then}
         )
     """
+
+
+DELETED_WATCHES = (TopicDeleted,)
+"""The event kinds that an invariant must watch to use this class."""
+
+
+class DeletedTopics:
+    """Tracks topics that were deleted: their records are gone, and a new topic of the same name has
+    other records at the same offsets.
+
+    No event of a client says to which of them it belongs, so none of the topic is checked.
+
+    Source: KIP-516 (a topic that is created again has another id).
+    """
+
+    def __init__(self) -> None:
+        self._topics: dict[str, None] = {}
+
+    def learn(self, event: Event) -> None:
+        """Process an event; others than deletions are ignored."""
+        if isinstance(event, TopicDeleted):
+            self._topics[event.topic] = None
+
+    def has(self, topic: str) -> bool:
+        """Return whether a topic of this name was deleted."""
+        return topic in self._topics
+
+
+def not_deleted(row: str) -> str:
+    """Return the SQL condition that no topic with the name of a row's topic was deleted."""
+    return (
+        f"NOT EXISTS (SELECT 1 FROM topic_deleted AS d WHERE d.run = {row}.run "
+        f"AND d.topic = {row}.topic)"
+    )
 
 
 OVERTAKEN_WATCHES = (BatchAppended, RecordReportedDuplicate)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from kraftsim.core.record_keys import record_key
 from kraftsim.events.event import Event
 from kraftsim.partitions.events import (
     FinalBatch,
@@ -246,11 +247,10 @@ def _records(name: LogName, batch: RecordBatch) -> Iterator[FinalRecord]:
     if batch.is_control:
         return
     for record in batch.records():
-        key = b"" if record.key is None else bytes(record.key)
         yield FinalRecord(
             topic=name.topic,
             partition=name.partition,
             offset=record.offset,
-            record_key=key.decode("utf-8", "backslashreplace"),
+            record_key=record_key(record.key, record.value),
             broker=name.broker,
         )

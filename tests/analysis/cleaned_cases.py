@@ -1,7 +1,10 @@
-"""Histories in which logs are compacted: which records may be removed, and which may not."""
+"""Histories in which logs are compacted, or topics deleted: which records may be removed, and which
+may not.
+"""
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
+from kraftsim.metadata.events import TopicDeleted
 from kraftsim.server.events import SegmentsCleaned
 from tests.analysis.coordinator_cases import read_back
 from tests.analysis.event_factories import (
@@ -24,7 +27,21 @@ from tests.analysis.replica_cases import (
     on,
     replicated,
 )
-from tests.analysis.transaction_events import MARKERS, STATES, batch, changed, marker, state
+from tests.analysis.transaction_events import (
+    ATOMIC,
+    MARKERS,
+    READS,
+    SENT_AND_COMMITTED,
+    STATES,
+    batch,
+    changed,
+    marker,
+    read,
+    sent,
+    state,
+    through,
+)
+from tests.analysis.transaction_events import acknowledged as received
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
@@ -33,6 +50,10 @@ def cleaned(until: int, *, topic: str = "t", partition: int = 0) -> Event:
     return SegmentsCleaned(
         topic=topic, partition=partition, first_offset=0, next_offset=until, segment_count=3
     )
+
+
+def deleted(topic: str) -> LoggedEvent:
+    return (ONE, TopicDeleted(topic=topic, topic_id="id", partition_count=1))
 
 
 def states_are_clean(until: int) -> list[LoggedEvent]:
@@ -273,5 +294,62 @@ CLEANED_ROWS: list[Row] = [
         2,
         ("t/0/0/0",),
         (("broker-1.1.0", "broker-2.1.0"),),
+    ),
+    # --- deleted topics
+    (
+        "a topic of the same name has other records",
+        IN_FINAL_LOG,
+        [
+            ("x", acknowledged(0, "k")),
+            deleted("t"),
+            *on("final", final_log(1, 1), final_record(0, "other")),
+        ],
+        OK,
+        1,
+    ),
+    (
+        "another topic was deleted",
+        IN_FINAL_LOG,
+        [
+            ("x", acknowledged(0, "k")),
+            deleted("other"),
+            *on("final", final_log(1, 1), final_record(0, "other")),
+        ],
+        VIOLATED,
+        1,
+        ("t/0/k/0",),
+        (("x.1.0",),),
+    ),
+    (
+        "a deleted topic has no log",
+        IN_FINAL_LOG,
+        [("x", acknowledged(0, "k")), deleted("t")],
+        OK,
+        1,
+    ),
+    (
+        "nor has one of its replicas",
+        EVERYWHERE,
+        [*in_sync("b"), ("x", acknowledged(0, "k")), deleted("t")],
+        VACUOUS,
+        0,
+    ),
+    (
+        "a transaction in a deleted topic cannot be read",
+        ATOMIC,
+        [*SENT_AND_COMMITTED, deleted("out"), *on("a", read("x", 0), through())],
+        VACUOUS,
+        0,
+    ),
+    (
+        "what is read may be of the next topic",
+        READS,
+        [
+            *on("c", sent("x", "c/1"), received("x", 0)),
+            deleted("out"),
+            *on("c", read("x", 0)),
+        ],
+        VACUOUS,
+        0,
     ),
 ]

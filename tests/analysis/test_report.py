@@ -22,7 +22,13 @@ from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.lanes import scenery
 from kraftsim.analysis.report import script_json, write_report
 from kraftsim.analysis.store import read_events
-from kraftsim.clients.events import RecordAcknowledged, RecordSent
+from kraftsim.clients.events import (
+    ApplicationEnded,
+    ApplicationStarted,
+    FactStated,
+    RecordAcknowledged,
+    RecordSent,
+)
 from kraftsim.events.runs import FaultEnded, FaultInjected, PhaseBegan
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.partitions.events import BatchAppended, FinalRecord, LeaderElected
@@ -490,6 +496,28 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
         ("cut", 110, 120, (1, 2)),
         ("skew", 140, 140, ()),
     ]
+
+
+def test_an_application_has_the_swimlane_of_a_client_and_ends(tmp_path: Path) -> None:
+    """A crash ends one incarnation; the next one lasts to the end of the run."""
+    history = History()
+    for incarnation, name in ((1, "charged"), (2, "refunded")):
+        history.emit(
+            "app-1",
+            ApplicationStarted(application="app-1", function="shop"),
+            incarnation=incarnation,
+        )
+        history.emit(
+            "app-1",
+            FactStated(application="app-1", name=name, key="order-1", value="5"),
+            incarnation=incarnation,
+        )
+        if incarnation == 1:
+            history.emit("app-1", ApplicationEnded(application="app-1", reason="KeyError: 'price'"))
+    history.write(tmp_path)
+    found = scenery(read_events(ingest_run(tmp_path).parquet))
+    assert [(lane.name, lane.role) for lane in found.lanes] == [("app-1", "client")]
+    assert [span.end for span in found.incarnations] == ["stopped", "lasting"]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node to run the script of the page")

@@ -25,6 +25,8 @@ from protocol.api_keys import ApiKey
 EventFields = Mapping[str, int | str | bool | None]
 
 WORDS: Final[Mapping[str, str]] = {
+    "ApplicationEnded": "ends: {reason}",
+    "ApplicationStarted": "starts {function}",
     "BatchAppended": "{topic}-{partition} +{first_offset}..{last_offset}",
     "BatchReplicated": "{topic}-{partition} replicated {first_offset}..{last_offset}",
     "BrokerEpochReceived": "registered e{broker_epoch}",
@@ -44,6 +46,7 @@ WORDS: Final[Mapping[str, str]] = {
     "ReplicationFailed": "{topic}-{partition} cannot fetch",
     "DiskFailed": "{operation} failed: {reason}",
     "DuplicateAnswered": "{topic}-{partition} duplicate {first_offset}",
+    "FactStated": "{name} {key} = {value}",
     "FeatureLevelChanged": "{feature} {level}",
     "HighWatermarkMoved": "hw {high_watermark}",
     "InitProducerIdRefused": "id refused {error_code}",

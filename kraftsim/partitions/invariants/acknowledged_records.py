@@ -10,13 +10,16 @@ from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.permitted_losses import (
     CLEANED_UNTIL,
     CLEANED_WATCHES,
+    DELETED_WATCHES,
     OVERTAKEN,
     OVERTAKEN_WATCHES,
     UNCLEAN,
     UNCLEAN_WATCHES,
     CleanedLogs,
+    DeletedTopics,
     OvertakenBeginnings,
     UncleanElections,
+    not_deleted,
     not_lost,
     not_overtaken,
 )
@@ -37,7 +40,7 @@ class FinalRecords:
     offset was deleted by retention and is not lost. Neither are records discarded by an unclean
     election, records that compaction removed because the log contains a later record of the key,
     and records that the range check of KIP-758 reported as duplicates because the producer's first
-    appended batch had a later sequence.
+    appended batch had a later sequence. Topics that were deleted are not checked.
 
     Collects acknowledgements and the records of the final logs; compares them at the end of the
     run.
@@ -53,6 +56,7 @@ class FinalRecords:
         self._unclean = UncleanElections()
         self._cleaned = CleanedLogs()
         self._overtaken = OvertakenBeginnings()
+        self._deleted = DeletedTopics()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process an acknowledgement, a final log or one of its records."""
@@ -74,6 +78,7 @@ class FinalRecords:
             self._unclean.learn(event)
             self._cleaned.learn(event)
             self._overtaken.learn(event)
+            self._deleted.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -83,6 +88,8 @@ class FinalRecords:
         undecidable = ""
         for (topic, partition, record_key, offset), event_id in self._acknowledged.items():
             log_start_offset = self._log_start_offset.get((topic, partition))
+            if self._deleted.has(topic):
+                continue
             if log_start_offset is None:
                 undecidable = UNREAD
             elif self._is_in_log(topic, partition, record_key, offset) or self._is_given_up(
@@ -123,6 +130,7 @@ ACKNOWLEDGED_RECORDS_IN_FINAL_LOG = Invariant(
         *UNCLEAN_WATCHES,
         *CLEANED_WATCHES,
         *OVERTAKEN_WATCHES,
+        *DELETED_WATCHES,
     ),
     check=FinalRecords,
     examined="SELECT run, count(*) FROM record_acknowledged GROUP BY run",
@@ -144,6 +152,7 @@ ACKNOWLEDGED_RECORDS_IN_FINAL_LOG = Invariant(
                     AND (a.offset = -1 OR f.offset = a.offset OR (f.offset > a.offset
                         AND c.cleaned_offset > a.offset))
             ) AND {not_lost("a", "a.offset")} AND {not_overtaken("a", "a.offset")}
+                AND {not_deleted("a")}
         )
         SELECT
             run,
@@ -162,7 +171,7 @@ ACKNOWLEDGED_RECORDS_IN_FINAL_LOG = Invariant(
         WHERE NOT EXISTS (
             SELECT 1 FROM final_log AS log WHERE log.record_count >= 0 AND log.run = a.run
                 AND log.topic = a.topic AND log.partition = a.partition
-        )
+        ) AND {not_deleted("a")}
     """,
 )
 
@@ -180,7 +189,7 @@ class OnEveryReplica:
     start offset was deleted by retention and is not lost. Neither are records discarded by an
     unclean election, records that compaction removed because the log contains a later record of the
     key, and records that the range check of KIP-758 reported as duplicates because the producer's
-    first appended batch had a later sequence.
+    first appended batch had a later sequence. Topics that were deleted are not checked.
 
     Collects acknowledgements, in-sync replicas and the records of their logs; compares them at the
     end of the run.
@@ -198,6 +207,7 @@ class OnEveryReplica:
         self._unclean = UncleanElections()
         self._cleaned = CleanedLogs()
         self._overtaken = OvertakenBeginnings()
+        self._deleted = DeletedTopics()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process an acknowledgement, a replica, its final log or one of its records."""
@@ -220,13 +230,15 @@ class OnEveryReplica:
             self._unclean.learn(event)
             self._cleaned.learn(event)
             self._overtaken.learn(event)
+            self._deleted.learn(event)
         return None
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict; it is unknown if the log of a replica was not read."""
         undecidable = ""
         for (topic, partition), acknowledged in self._acknowledged.items():
-            for broker in self._in_sync.get((topic, partition), {}):
+            in_sync = {} if self._deleted.has(topic) else self._in_sync.get((topic, partition), {})
+            for broker in in_sync:
                 self._findings.examined += len(acknowledged)
                 log_start_offset = self._log_start_offset.get((broker, topic, partition))
                 if log_start_offset is None:
@@ -268,15 +280,16 @@ ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
         *UNCLEAN_WATCHES,
         *CLEANED_WATCHES,
         *OVERTAKEN_WATCHES,
+        *DELETED_WATCHES,
     ),
     check=OnEveryReplica,
-    examined="""
+    examined=f"""
         SELECT a.run, count(*)
         FROM (SELECT DISTINCT run, topic, partition, record_key, reported.offset AS reported_offset
             FROM record_acknowledged AS reported) AS a
         JOIN (SELECT DISTINCT run, topic, partition, broker FROM replica_in_sync) AS r
             ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
-        GROUP BY a.run
+        WHERE {not_deleted("a")} GROUP BY a.run
     """,
     violations=f"""
         WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, reported AS (
@@ -312,6 +325,7 @@ ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
                 AND (a.reported_offset = -1 OR f.offset = a.reported_offset
                     OR (f.offset > a.reported_offset AND c.cleaned_offset > a.reported_offset))
         ) AND {not_lost("a", "a.reported_offset")} AND {not_overtaken("a", "a.reported_offset")}
+            AND {not_deleted("a")}
     """,
     undecidable=f"""
         SELECT DISTINCT a.run, '{UNREAD_REPLICA}' AS reason
@@ -321,7 +335,7 @@ ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
             SELECT 1 FROM final_log AS log
             WHERE log.record_count >= 0 AND log.run = r.run AND log.topic = r.topic
                 AND log.partition = r.partition AND log.broker = r.broker
-        )
+        ) AND {not_deleted("a")}
     """,
 )
 

@@ -17,6 +17,7 @@ from kraftsim.clients.events_transactions import (
 )
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.permitted_losses import DELETED_WATCHES, DeletedTopics, not_deleted
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.partitions.events import BatchAppended, BatchReplicated, PartitionTruncated
 from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
@@ -40,7 +41,8 @@ class Transactions:
     outcome completely or not at all.
 
     The records of a transaction are those that were sent within it and acknowledged at an offset. A
-    read_committed consumer that reached the end of the log determines which are visible.
+    read_committed consumer that reached the end of the log determines which are visible. Deleted
+    topics are not checked.
 
     Collects the records sent in transactions and the records read; compares them at the end of the
     run.
@@ -55,6 +57,7 @@ class Transactions:
         self._latest: dict[tuple[str, str, int, str], str] = {}
         self._read: dict[str, set[Place]] = {}  # for membership only
         self._through: dict[tuple[str, str], None] = {}
+        self._deleted = DeletedTopics()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a record that was sent, acknowledged or read, or the end of a transaction."""
@@ -80,11 +83,13 @@ class Transactions:
             )
         elif isinstance(event, CopyRead):
             self._through[event.topic, event.client_id] = None
+        else:
+            self._deleted.learn(event)
         return None
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
-        topics = {topic for topic, _ in self._through}
+        topics = {topic for topic, _ in self._through if not self._deleted.has(topic)}
         for transaction, sent in self._transactions.items():
             checked = [place for place in sent.places if place[0] in topics]
             if not checked or not sent.ended:
@@ -153,6 +158,7 @@ _CHECKED = f"""
         LEFT JOIN seen AS s ON s.run = a.run AND s.topic = a.topic AND s.partition = a.partition
             AND s.at_offset = a.at_offset
         WHERE EXISTS (SELECT 1 FROM through AS t WHERE t.run = a.run AND t.topic = a.topic)
+            AND {not_deleted("a")}
         GROUP BY a.run, a.transaction, e.outcome, e.position
     )
 """
@@ -162,7 +168,14 @@ TRANSACTIONS_ATOMIC = Invariant(
     rule="A committed transaction is read completely, an aborted one not at all, and any other "
     "completely or not at all.",
     source="KIP-98, KIP-890",
-    watches=(RecordSent, RecordAcknowledged, TransactionEnded, RecordRead, CopyRead),
+    watches=(
+        RecordSent,
+        RecordAcknowledged,
+        TransactionEnded,
+        RecordRead,
+        CopyRead,
+        *DELETED_WATCHES,
+    ),
     check=Transactions,
     examined=f"WITH {_CHECKED} SELECT run, count(*) FROM judged GROUP BY run",
     violations=f"""
@@ -189,6 +202,7 @@ class CommittedReads:
     was not yet requested.
 
     The transaction of a record is identified by the offset at which the record was acknowledged.
+    Topics that were deleted are not checked.
 
     Collects reads and transactions; compares them at the end, because an acknowledgement may come
     after the read.
@@ -203,6 +217,7 @@ class CommittedReads:
         self._reads: dict[Place, tuple[int, str]] = {}
         self._commit_asked: dict[str, int] = {}
         self._aborted: dict[str, str] = {}
+        self._deleted = DeletedTopics()
         self._position = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -227,11 +242,15 @@ class CommittedReads:
             self._commit_asked.setdefault(event.transaction, self._position)
         elif isinstance(event, TransactionEnded) and event.outcome == ABORTED:
             self._aborted.setdefault(event.transaction, envelope.event_id)
+        else:
+            self._deleted.learn(event)
         return None
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
         for place, (position, event_id) in self._reads.items():
+            if self._deleted.has(place[0]):
+                continue
             for transaction in self._transaction_at.get(place, {}):
                 self._findings.examined += 1
                 asked = self._commit_asked.get(transaction)
@@ -265,6 +284,7 @@ _READ = f"""
             FROM first_read AS r
         JOIN acknowledged AS a ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
             AND a.at_offset = r.at_offset
+        WHERE {not_deleted("r")}
     )
 """
 
@@ -273,7 +293,14 @@ READ_COMMITTED_ISOLATION = Invariant(
     rule="A read_committed consumer returns no record of an aborted transaction, or of one whose "
     "commit was not yet requested.",
     source="KIP-98",
-    watches=(RecordSent, RecordAcknowledged, RecordRead, TransactionEndAsked, TransactionEnded),
+    watches=(
+        RecordSent,
+        RecordAcknowledged,
+        RecordRead,
+        TransactionEndAsked,
+        TransactionEnded,
+        *DELETED_WATCHES,
+    ),
     check=CommittedReads,
     examined=f"WITH {_READ} SELECT run, count(*) FROM read GROUP BY run",
     violations=f"""

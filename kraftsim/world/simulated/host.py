@@ -54,6 +54,10 @@ class Host:
         """Called with the number of callbacks that had to wait, whenever some had to because the
         processor is slow.
         """
+        self.on_connect: list[Callable[[ConnectionEnd], object]] = []
+        """Called with this host's end of each connection that it opens, before bytes flow."""
+        self.on_end: list[Callable[[], object]] = []
+        """Called when a process of this host is about to end, while it can still emit events."""
         self.overrides: dict[str, str] = {}
         """Overrides of the configuration, from the next process on."""
         self.process = Process(self, incarnation=1)

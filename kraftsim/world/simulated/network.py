@@ -195,6 +195,9 @@ class Network:
             process, server, target, port, is_loopback=name in ("localhost", LOOPBACK)
         )
         protocol = make_protocol()
+        transport.set_protocol(protocol)
+        for look in process.host.on_connect:
+            look(transport)
         transport.begin(protocol)
         return transport, protocol
 

@@ -166,6 +166,8 @@ class Simulation:
     def _end_process(self, process: Process, *, power_loss: bool) -> None:
         host = process.host
         assert host is not self.harness, "the harness cannot be killed"
+        for look in host.on_end:
+            look()
         self.log(host.name, process.incarnation).is_open = False
         self.loop.graveyard += [
             task

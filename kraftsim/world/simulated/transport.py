@@ -10,7 +10,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.world.simulated.pipe import Medium, Pipe, PipeSegment, SegmentKind
 from kraftsim.world.simulated.server import SimulatedSocket
@@ -30,6 +30,18 @@ it.
 """
 
 
+class Tap(Protocol):
+    """Sees the bytes of one end of a connection, each once; it must not raise."""
+
+    def sent(self, data: bytes) -> None:
+        """The process writes bytes, which no fault has touched yet."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Bytes arrived, and the process gets them next."""
+        ...
+
+
 class SimulatedTransport(asyncio.Transport):
     """One end. `number` is that of the connection, the same at both ends."""
 
@@ -47,12 +59,14 @@ class SimulatedTransport(asyncio.Transport):
         "_low_bytes",
         "_network",
         "_protocol",
+        "_returned_bytes",
         "local",
         "number",
         "out",
         "process",
         "remote",
         "server",
+        "tap",
         "watch",
     )
 
@@ -73,6 +87,7 @@ class SimulatedTransport(asyncio.Transport):
         self.remote = remote
         self.server: SimulatedServer | None = None
         self.watch: FrameWatch | None = None
+        self.tap: Tap | None = None
         self._network = network
         self._protocol: asyncio.Protocol | asyncio.BufferedProtocol | None = None
         self._is_closing = False
@@ -84,6 +99,8 @@ class SimulatedTransport(asyncio.Transport):
         self._high_bytes, self._low_bytes = HIGH_WATER_BYTES, LOW_WATER_BYTES
         self._inbox: deque[PipeSegment] = deque()
         self._cut_after: int | None = None
+        self._returned_bytes = 0
+        """Bytes that a tap has seen and the protocol did not take: they are delivered again."""
         self._farewells: list[Farewell] = []
 
     def __repr__(self) -> str:
@@ -155,6 +172,8 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_closing or not data:
             return
         assert not self._is_ended, "write after write_eof"
+        if self.tap is not None:
+            self.tap.sent(bytes(data))
         if self.watch is not None:
             self.watch.write(self, bytes(data))
         elif self._cut_after is not None:
@@ -314,6 +333,8 @@ class SimulatedTransport(asyncio.Transport):
         self._take(len(data))
         if self._is_closing:
             return
+        if self.tap is not None:
+            self._show(self.tap, data)
         try:
             if isinstance(protocol, asyncio.Protocol):
                 protocol.data_received(data)
@@ -321,6 +342,13 @@ class SimulatedTransport(asyncio.Transport):
                 self._fill(protocol, data)
         except Exception as error:
             self._fail(error)
+
+    def _show(self, tap: Tap, data: bytes) -> None:
+        """Show a tap what it has not seen."""
+        seen = min(self._returned_bytes, len(data))
+        self._returned_bytes -= seen
+        if seen < len(data):
+            tap.received(data[seen:])
 
     def _take(self, size_bytes: int) -> None:
         """Free space in the receive buffer."""
@@ -343,6 +371,7 @@ class SimulatedTransport(asyncio.Transport):
             protocol.buffer_updated(len(taken))
         if left and not self._is_closing:
             self._take(-len(left))
+            self._returned_bytes += len(left)
             if self.is_reading():
                 self._receive(bytes(left))
             else:
