@@ -16,6 +16,7 @@ import msgspec
 from kraftsim import former_names
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.extensions import extensions, load
 from kraftsim.former_names import present_name
 from kraftsim.lab.explore.record import REPLAY_FILE, RunResult
 from kraftsim.lab.explore.request import RunEnvironment, RunRequest
@@ -41,7 +42,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     `faults` are the whole schedule, `settings` those of all nodes, `workload` every parameter; the
-    result follows.
+    result follows. `extensions` are those that the process of the run had: paths, relative to the
+    current directory where possible, and names of modules.
     """
 
     format: int
@@ -63,12 +65,16 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None
     event_count: int
     events_sha256: str | None
+    extensions: tuple[str, ...] = ()
 
     def request(self) -> RunRequest:
-        """Return the request that repeats the run.
+        """Return the request that repeats the run, and load its extensions.
 
-        Raises KeyError for a scenario that no longer exists.
+        Raises KeyError for a scenario that no longer exists, ExtensionError for an extension that
+        cannot be loaded.
         """
+        for extension in self.extensions:
+            load(extension)
         return RunRequest(
             scenario=scenario(self.scenario),
             mode=Mode(self.mode),
@@ -112,6 +118,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
         trouble=result.trouble,
         event_count=result.event_count,
         events_sha256=result.events_sha256,
+        extensions=tuple(each.place for each in extensions()),
     )
 
 
