@@ -256,7 +256,9 @@ def _failed(place: str, file: Path | None, error: BaseException) -> ExtensionErr
     said = next(iter(str(error).splitlines()), "")
     if isinstance(error, SyntaxError):
         in_file = shown(error.filename) if error.filename else place
-        return ExtensionError(f"{in_file}, line {error.lineno}: {type(error).__name__}: {error.msg}")
+        return ExtensionError(
+            f"{in_file}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+        )
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
