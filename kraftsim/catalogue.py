@@ -114,6 +114,12 @@ class Catalogue(Generic[Entry]):
             )
         return found
 
+    def require_valid_extensions(self) -> None:
+        """Raise ExtensionError if an extension exports something else under the name of this kind,
+        or an entry by a name that is taken.
+        """
+        self._added(installed=False)
+
     def all(self) -> tuple[Entry, ...]:
         """Import every entry and return them in their order: see `with_files`."""
         return tuple(entry for _, entry in self.with_files())

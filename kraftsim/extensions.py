@@ -134,23 +134,36 @@ def exporting(export: str, *, installed: bool) -> list[Extension]:
     if export not in EXPORTS:
         return []
     loaded = _Process.loaded
-    if not loaded.has_read_variable:
-        loaded.has_read_variable = True  # before: an extension may read a catalogue
-        for name in os.environ.get(VARIABLE, "").split(os.pathsep):
-            if name:
-                load(name)
+    _read_variable()
     if installed and not loaded.has_read_entry_points:
         loaded.has_read_entry_points = True
         _load_entry_points()
     return [each for each in tuple(loaded.extensions.values()) if each.exports(export)]
 
 
-def loadable(*exports: str) -> tuple[str, ...]:
-    """Return what to `load` in another process so that it has the extensions of this one.
+def loadable() -> tuple[str, ...]:
+    """Return what to `load` in another process so that it has the extensions of this one."""
+    return tuple(each.name for each in extensions())
 
-    With `exports`, only those that export one of them.
+
+def for_child(*exports: str) -> dict[str, str]:
+    """Return the environment of a process that has the extensions of this one which export one of
+    the names; those of installed packages it finds itself.
     """
-    return tuple(each.name for each in extensions() if not exports or each.exports(*exports))
+    _read_variable()
+    environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
+    handed_on = [
+        each.name for each in extensions() if each.exports(*exports) and not each.distribution
+    ]
+    return {**environment, VARIABLE: os.pathsep.join(handed_on)} if handed_on else environment
+
+
+def options() -> list[str]:
+    """Return the options that give a command the extensions of this process: words of a command
+    line. Those of installed packages need none.
+    """
+    named = [each.place for each in extensions() if not each.distribution]
+    return [word for place in named for word in ("--extension", place)]
 
 
 def shown(path: str | Path) -> str:
@@ -160,6 +173,15 @@ def shown(path: str | Path) -> str:
     absolute = Path(os.path.abspath(path))
     here = Path.cwd()
     return f"./{absolute.relative_to(here)}" if absolute.is_relative_to(here) else str(absolute)
+
+
+def _read_variable() -> None:
+    loaded = _Process.loaded
+    if not loaded.has_read_variable:
+        loaded.has_read_variable = True  # before: an extension may read a catalogue
+        for name in os.environ.get(VARIABLE, "").split(os.pathsep):
+            if name:
+                load(name)
 
 
 def _registered(module: ModuleType, name: str, distribution: str = "") -> Extension:

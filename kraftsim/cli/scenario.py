@@ -9,6 +9,7 @@ from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     codec_option,
+    extension_option,
     json_option,
     parse_settings,
     parse_workload,
@@ -99,6 +100,7 @@ Examples:
 @settings_option
 @codec_option
 @work_option
+@extension_option
 @json_option
 def scenario(
     name: str,

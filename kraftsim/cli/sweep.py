@@ -10,6 +10,7 @@ from kraftsim.cli.failure import OK, UNKNOWN, VIOLATED, Failure, fail
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
+    extension_option,
     json_option,
     parse_settings,
     parse_workload,
@@ -99,6 +100,7 @@ Examples:
 @bugs_option
 @settings_option
 @work_option
+@extension_option
 @json_option
 def sweep(
     names: tuple[str, ...],
