@@ -81,14 +81,14 @@ def is_path(name: str) -> bool:
     return name.endswith(".py") or os.sep in name or "/" in name
 
 
-def load(name: str) -> tuple[Extension, ...]:
+def load(name: str | Path) -> tuple[Extension, ...]:
     """Load a file, all files of a directory that export anything, or an installed module.
 
     Raises ExtensionError for one that fails or exports nothing.
     """
-    if not is_path(name):
-        return (_with_exports(_load_module(name)),)
     path = Path(name)
+    if isinstance(name, str) and not is_path(name) and not path.is_dir():
+        return (_with_exports(_load_module(name)),)
     if not path.is_dir():
         return (_with_exports(_registered(load_file(path), str(path.resolve()))),)
     files = [file for file in sorted(path.glob("*.py")) if not _is_apart(file.name)]
@@ -158,11 +158,13 @@ def for_child(*exports: str) -> dict[str, str]:
     return {**environment, VARIABLE: os.pathsep.join(handed_on)} if handed_on else environment
 
 
-def options() -> list[str]:
-    """Return the options that give a command the extensions of this process: words of a command
-    line. Those of installed packages need none.
+def options(*exports: str) -> list[str]:
+    """Return the options that give a command the extensions of this process, or those of them that
+    export one of the names: words of a command line. Those of installed packages need none.
     """
-    named = [each.place for each in extensions() if not each.distribution]
+    named = [
+        each.place for each in extensions() if not each.distribution and each.exports(*exports)
+    ]
     return [word for place in named for word in ("--extension", place)]
 
 

@@ -5,7 +5,6 @@ The columns come from the event classes and never from the data, so that the vie
 not occur has its columns, too.
 """
 
-import re
 from functools import cache
 from typing import Final
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from kraftsim.events.catalogue import KINDS, family
 from kraftsim.events.event import Event
+from kraftsim.events.event import view_name as view_name
 
 ENVELOPE_COLUMNS: Final = {
     "run": pa.string(),
@@ -102,12 +102,6 @@ def event_schema() -> pa.Schema:
                 f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
             )
     return pa.schema([*columns.items(), *DERIVED_COLUMNS.items()])
-
-
-@cache
-def view_name(kind: str) -> str:
-    """Return a kind in snake_case: the name of its view in SQL."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
 
 
 def _columns_of(kind: type[Event]) -> dict[str, pa.DataType]:

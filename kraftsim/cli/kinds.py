@@ -115,7 +115,22 @@ def _rules() -> list[tuple[str, str]]:
     return [(rule.name, rule.statement) for rule in RULES.all()]
 
 
+def _own(table: str) -> Callable[[], list[tuple[str, str]]]:
+    """Return a function that returns a table of `kraftsim.cli.own_tables`."""
+
+    def rows() -> list[tuple[str, str]]:
+        from kraftsim.cli.own_tables import TABLES
+
+        return TABLES[table]()
+
+    return rows
+
+
 OTHERS: dict[str, Callable[[], list[tuple[str, str]]]] = {
+    "environment": _own("environment"),
+    "triggers": _own("triggers"),
+    "parts": _own("parts"),
+    "traits": _own("traits"),
     "rules": _rules,
     "events": _events,
     "messages": _messages,

@@ -15,12 +15,15 @@ Examples:
   kraftsim list scenarios
   kraftsim list scenarios --long    # releases, node counts and workload parameters
   kraftsim list releases
+  kraftsim list faults --long       # targets, triggers, parameters and what random faults draw
+  kraftsim list environment         # what a scenario of your own can do
+  kraftsim list scenarios --extension ./my_scenario.py
   kraftsim list rules --long        # of an audit: also what a defect means, and what to do
   kraftsim list bugs       # then: kraftsim sweep SCENARIO --bug NAME
   kraftsim list invariants --json invariants.json"""
 )
 @click.argument("kind", type=click.Choice(ALL_KINDS))
-@click.option("--long", "is_long", is_flag=True, help="Show more; for scenarios and rules.")
+@click.option("--long", "is_long", is_flag=True, help="Show more.")
 @extension_option
 @json_option
 def list(kind: str, is_long: bool, json_file: Path | None) -> None:
@@ -28,14 +31,19 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
 
     With --long each scenario is shown with the releases that a cluster may start with, its number
     of controllers + brokers, the smallest numbers that it supports, and its workload parameters;
-    each rule of `kraftsim audit` with its source, what a defect means and what to do.
+    each fault with its target, its modes and triggers, and its parameters; each event with its view
+    in SQL and its fields; each rule of `kraftsim audit` with its source, what a defect means and
+    what to do.
+
+    `environment`, `triggers`, `parts` and `traits` are what a scenario, a fault, a bug and a
+    release of your own can use (docs/extensions.md).
     """
     from kraftsim.cli.kinds import listing, places, with_places
 
     if is_long:
         if kind not in LONG:
             raise click.BadParameter(
-                f"only {' and '.join(LONG)} have a long listing, not {kind}", param_hint="--long"
+                f"only {', '.join(LONG)} have a long listing, not {kind}", param_hint="--long"
             )
         LONG[kind](json_file)
         return
@@ -61,6 +69,35 @@ def _list_faults(json_file: Path | None) -> None:
     if str(json_file) != "-":
         _write_table([line.columns() for line in found], places("faults"))
     write_json(json_file, with_places("faults", [line.as_json() for line in found]))
+
+
+def _list_long_faults(json_file: Path | None) -> None:
+    """Print a paragraph for every kind of fault."""
+    from kraftsim.cli.kinds import places, with_places
+    from kraftsim.cli.own_tables import long_faults
+
+    found, known = long_faults(), places("faults")
+    if str(json_file) != "-":
+        for number, fault in enumerate(found):
+            if number:
+                click.echo()
+            for line in fault.lines(known.get(fault.name)):
+                click.echo(line)
+    write_json(json_file, with_places("faults", [fault.as_json() for fault in found]))
+
+
+def _list_long_events(json_file: Path | None) -> None:
+    """Print a paragraph for every kind of event: its view in SQL, and its fields."""
+    from kraftsim.cli.own_tables import long_events
+
+    found = long_events()
+    if str(json_file) != "-":
+        for number, event in enumerate(found):
+            if number:
+                click.echo()
+            for line in event.lines():
+                click.echo(line)
+    write_json(json_file, [event.as_json() for event in found])
 
 
 def _list_scenarios(json_file: Path | None) -> None:
@@ -176,5 +213,10 @@ OWN_TABLES = {
     "rules": _list_rules,
 }
 """Kinds with more columns than a name and a sentence."""
-LONG = {"scenarios": _list_scenarios, "rules": _list_long_rules}
+LONG = {
+    "scenarios": _list_scenarios,
+    "rules": _list_long_rules,
+    "faults": _list_long_faults,
+    "events": _list_long_events,
+}
 """Kinds with a long listing."""

@@ -158,6 +158,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
                 and self.events_sha256 is not None
                 and (self.violations or self.trouble is not None)
             )
-            words = ["shrink", self.out] if can_shrink else ["analyze", self.out, *options()]
+            words = (
+                ["shrink", self.out] if can_shrink else ["analyze", self.out, *options("INVARIANT")]
+            )
             text.append(f"  kept in {self.out}; next: kraftsim {shlex.join(words)}")
         return text
