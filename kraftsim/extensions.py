@@ -18,7 +18,8 @@ import importlib
 import os
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -74,6 +75,23 @@ class _Process:
     """The extensions of this process."""
 
     loaded = Loaded()
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Run a block as in a process that has loaded nothing and has no installed extensions; what it
+    imports is forgotten.
+    """
+    before, path, modules = _Process.loaded, list(sys.path), dict(sys.modules)
+    _Process.loaded = Loaded(has_read_variable=True, has_read_entry_points=True)
+    try:
+        yield
+    finally:
+        for each in _Process.loaded.extensions.values():
+            if each.module.__name__ not in modules:
+                sys.modules.pop(each.module.__name__, None)
+        _Process.loaded = before
+        sys.path[:] = path
 
 
 def is_path(name: str) -> bool:

@@ -98,8 +98,13 @@ def analysis_of(
 
 
 def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invariant, ...]:
+    known = INVARIANTS.names() if must_exercise else ()
     for name in must_exercise:
-        INVARIANTS.named(name)  # an unknown name in must_exercise is an error
+        if name not in known:
+            raise KeyError(
+                f"the run must exercise the invariant {name}, which kraftsim does not have: name "
+                "the file that does with --extension"
+            )
     return tuple(INVARIANTS.named(name) for name in names) or INVARIANTS.all()
 
 

@@ -16,7 +16,7 @@ import msgspec
 from kraftsim import former_names
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.extensions import extensions, load
+from kraftsim.extensions import ExtensionError, extensions, is_path, load
 from kraftsim.former_names import present_name
 from kraftsim.lab.explore.record import REPLAY_FILE, RunResult
 from kraftsim.lab.explore.request import RunEnvironment, RunRequest
@@ -74,7 +74,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         cannot be loaded.
         """
         for extension in self.extensions:
-            load(extension)
+            _load(extension)
         return RunRequest(
             scenario=scenario(self.scenario),
             mode=Mode(self.mode),
@@ -94,6 +94,19 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         (root / REPLAY_FILE).write_bytes(
             msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
         )
+
+
+def _load(extension: str) -> None:
+    """Load an extension that a run had. Raises ExtensionError."""
+    if is_path(extension) and not Path(extension).is_file():
+        raise ExtensionError(
+            f"the run needs the extension {extension}, which does not exist here: repeat it in the "
+            "directory that it was run in"
+        )
+    try:
+        load(extension)
+    except ExtensionError as trouble:
+        raise ExtensionError(f"the run needs an extension: {trouble}") from trouble
 
 
 def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Replay:
