@@ -43,7 +43,8 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
     if is_long:
         if kind not in LONG:
             raise click.BadParameter(
-                f"only {', '.join(LONG)} have a long listing, not {kind}", param_hint="--long"
+                f"only {', '.join(LONG)} have a long listing, not {kind}",
+                param_hint="--long",
             )
         LONG[kind](json_file)
         return

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import UnionType
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import msgspec
 
@@ -168,7 +168,7 @@ def _full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}"
 
 
-def _call(method: Any) -> str:
+def _call(method: Callable[..., object]) -> str:
     """Return the arguments of a method, without types."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
     has_star = False
@@ -196,7 +196,7 @@ def _field_text(field: msgspec.structs.FieldInfo) -> str:
     return field.name
 
 
-def _type_text(kind: Any) -> str:
+def _type_text(kind: object) -> str:
     if isinstance(kind, UnionType):
         return " | ".join(_type_text(each) for each in get_args(kind))
-    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
+    return "None" if kind is type(None) else str(getattr(kind, "__name__", kind))
