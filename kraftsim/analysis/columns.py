@@ -5,6 +5,7 @@ The columns come from the event classes and never from the data, so that the vie
 not occur has its columns, too.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -53,6 +54,32 @@ _TYPES: Final = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
 def fields_of(kind: str) -> tuple[str, ...]:
     """Return the field names of an event kind, in their order."""
     return tuple(field.name for field in msgspec.structs.fields(KINDS[kind]))
+
+
+OWN_TYPES: Final = {int: "BIGINT", bool: "BOOLEAN", float: "DOUBLE"}
+"""Type of a field of a kind that is not kraftsim's -> its type in SQL."""
+
+
+def own_fields(kinds: Iterable[type[Event]]) -> dict[str, dict[str, str]]:
+    """Return field -> SQL type of those kinds that are not kraftsim's: their fields are in the
+    column `extra`, as JSON.
+    """
+    return {
+        kind.__name__: {field.name: _own_type(field) for field in msgspec.structs.fields(kind)}
+        for kind in kinds
+        if kind.__name__ not in KINDS
+    }
+
+
+def _own_type(field: msgspec.structs.FieldInfo) -> str:
+    """Return the SQL type of a field, a text for what is no number: lists are JSON."""
+    alternatives = set(getattr(field.type, "__args__", (field.type,))) - {type(None)}
+    return OWN_TYPES.get(alternatives.pop(), "VARCHAR") if len(alternatives) == 1 else "VARCHAR"
+
+
+def own_kinds() -> dict[str, dict[str, str]]:
+    """Return the same of all kinds that this process knows."""
+    return own_fields(Event.kinds.values())
 
 
 @cache
