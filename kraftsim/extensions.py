@@ -54,6 +54,16 @@ class Extension:
         """The name for people: a path below the current directory is relative to it."""
         return shown(self.name) if is_path(self.name) else self.name
 
+    @property
+    def sha256(self) -> str:
+        """The digest of its file as it is now; "" if it has none."""
+        import hashlib
+
+        try:
+            return hashlib.sha256(Path(str(self.module.__file__)).read_bytes()).hexdigest()
+        except OSError:
+            return ""
+
     def exports(self, *names: str) -> bool:
         """Return whether the module has anything under one of these names (default: any)."""
         return any(

@@ -175,7 +175,7 @@ def test_a_scenario_runs_and_repeats_by_its_path() -> None:
     assert first.exit_code == 0 and "own_ids (sim, seed 3): ok" in first.output, first.output
     again = run("replay", "runs/3", "--check")
     assert again.exit_code == 0 and "the same, byte for byte" in again.output, again.output
-    assert read_replay(Path("runs/3")).extensions == ("./own_a.py",)
+    assert list(read_replay(Path("runs/3")).extensions) == ["./own_a.py"]
     assert "--extension ./own_a.py" in json.loads(Path("runs/3/run.json").read_text())["command"]
 
 
@@ -330,6 +330,16 @@ def test_other_mistakes_are_refused_with_one_line(arguments: Sequence[str], comp
     assert done.exit_code == 3, done.output
     assert done.output.startswith(f"Error: {complaint}"), done.output
     assert len(done.output.splitlines()) == 1
+
+
+def test_a_replay_that_differs_names_the_extension_that_has_changed() -> None:
+    write(own_a=SCENARIO)
+    run("scenario", "./own_a.py", "--out", "runs/1")
+    write(own_a=SCENARIO.replace("await client.ask(", "await client.ask(3 + "))
+    with apart():
+        del sys.modules["own_a"]
+        done = run("replay", "runs/1", "--check")
+    assert "not the same" in done.output and "./own_a.py has changed since the run" in done.output
 
 
 def test_a_replay_names_the_extension_that_is_missing() -> None:

@@ -42,8 +42,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     `faults` are the whole schedule, `settings` those of all nodes, `workload` every parameter; the
-    result follows. `extensions` are those that the process of the run had: paths, relative to the
-    current directory where possible, and names of modules.
+    result follows. `extensions` are those that the process of the run had, with the digests of
+    their files: paths, relative to the current directory where possible, and names of modules.
     """
 
     format: int
@@ -65,7 +65,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None
     event_count: int
     events_sha256: str | None
-    extensions: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = {}
 
     def request(self) -> RunRequest:
         """Return the request that repeats the run, and load its extensions.
@@ -87,6 +87,13 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
             controllers=self.controllers,
             brokers=self.brokers,
             surroundings=self.surroundings,
+        )
+
+    def changed_extensions(self) -> tuple[str, ...]:
+        """Return which of its extensions, all loaded, are other files than in the run."""
+        present = {each.place: each.sha256 for each in extensions()}
+        return tuple(
+            name for name, digest in self.extensions.items() if present.get(name, digest) != digest
         )
 
     def write(self, root: Path) -> None:
@@ -131,7 +138,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
         trouble=result.trouble,
         event_count=result.event_count,
         events_sha256=result.events_sha256,
-        extensions=tuple(each.place for each in extensions()),
+        extensions={each.place: each.sha256 for each in extensions()},
     )
 
 

@@ -91,6 +91,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     difference: RunDifference | None
     recorded_environment: Environment
     environment: Environment
+    changed_extensions: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -107,6 +108,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
                 f"  recorded with {_environment_text(self.recorded_environment)}; replayed with "
                 f"{_environment_text(self.environment)}"
             )
+        text += [f"  {name} has changed since the run" for name in self.changed_extensions]
         if self.difference is None:
             return [
                 *text,
@@ -136,6 +138,7 @@ def check_replay(replay: Replay, *, recorded: Path, out: Path) -> Checked:
         difference=compare(recorded, out) if can_compare else None,
         recorded_environment=replay.environment,
         environment=environment(),
+        changed_extensions=replay.changed_extensions(),
     )
 
 
