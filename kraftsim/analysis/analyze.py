@@ -98,13 +98,13 @@ def analysis_of(
 
 
 def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invariant, ...]:
-    known = INVARIANTS.names() if must_exercise else ()
     for name in must_exercise:
-        if name not in known:
+        try:
+            INVARIANTS.named(name)
+        except KeyError as unknown:
             raise KeyError(
-                f"the run must exercise the invariant {name}, which kraftsim does not have: name "
-                "the file that does with --extension"
-            )
+                f"{unknown.args[0]}; if it is one of yours, name its file with --extension"
+            ) from unknown
     return tuple(INVARIANTS.named(name) for name in names) or INVARIANTS.all()
 
 
