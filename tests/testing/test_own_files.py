@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.analysis.analyze import analyze_run
 from kraftsim.cli.main import kraftsim
 from kraftsim.cli.own_files import OWN_KINDS
 from kraftsim.cluster.scenario import SCENARIOS
@@ -57,9 +58,13 @@ def test_loaded():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def imported() -> None:
-    """pytester forgets what its runs import: without this each would import all of it again."""
-    run_scenario("producer_ids_survive_failover")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """pytester forgets what its runs import: without this each would import all of it again, and
+    Arrow does not survive that.
+    """
+    run = tmp_path_factory.mktemp("imported") / "run"
+    run_scenario("producer_ids_survive_failover", out=run)
+    analyze_run(run, ["producer-id-unique"])
     for catalogue in (SCENARIOS, FAULTS, BUGS, RELEASES):
         catalogue.all()
 
