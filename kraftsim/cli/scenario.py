@@ -50,7 +50,7 @@ class NamedScenario(click.Command):
         except KeyError as unknown:
             fail(unknown)
         facts = facts_of(found, dict(listing("scenarios"))[found.name])
-        formatter.write_usage(ctx.command_path, f"{found.name} --out DIRECTORY [OPTIONS]")
+        formatter.write_usage(ctx.command_path, f"{ctx.meta[NAME]} --out DIRECTORY [OPTIONS]")
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(facts.about)
@@ -73,6 +73,7 @@ Examples:
   kraftsim scenario rolling_upgrade --path 3.6,3.9,4.1 --out runs/steps
   kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
       --out runs/large
+  kraftsim scenario ./my_scenario.py --seed 1 --out runs/mine    # see kraftsim new
   kraftsim scenario rolling_upgrade --help      # its releases, sizes and parameters
   kraftsim list scenarios --long""",
 )

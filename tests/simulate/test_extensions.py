@@ -183,7 +183,7 @@ def test_help_of_a_path_shows_the_scenario() -> None:
     write(own_a=SCENARIO)
     shown = run("scenario", "./own_a.py", "--help")
     assert shown.exit_code == 0, shown.output
-    assert "Clients request producer ids." in shown.output and "ids=5" in shown.output
+    assert "scenario ./own_a.py --out" in shown.output and "ids=5" in shown.output
 
 
 def test_an_own_invariant_stops_a_run_and_a_shrunk_one() -> None:
