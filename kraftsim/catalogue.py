@@ -3,6 +3,8 @@
 Scenarios, invariants, faults, bugs, releases, handlers, chapters: a file exports one of them, or
 several that belong together. Nothing else lists them: a file that exports nothing, or something
 else, is an error as soon as the catalogue is read.
+
+Extensions of users (`kraftsim.extensions`) add entries after those of the package.
 """
 
 import difflib
@@ -16,12 +18,15 @@ from functools import cache
 from types import ModuleType
 from typing import Generic, TypeVar
 
+from kraftsim.extensions import Extension, ExtensionError, exporting
 from kraftsim.former_names import present_name
 
 Entry = TypeVar("Entry")
 LISTED_MAX = 25
 """More names than that do not fit an error of one line."""
 NEAR_MAX = 3
+EXTENSION = "extension:"
+"""Begins what `Catalogue.with_files` gives in place of a file for the entry of an extension."""
 
 
 class CatalogueError(TypeError):
@@ -52,13 +57,26 @@ class Catalogue(Generic[Entry]):
 
     def module(self, file: str) -> str:
         """Return the full name of the module of a file."""
-        return _modules_in(self.package)[file]
+        extension = self.extension(file)
+        return _modules_in(self.package)[file] if extension is None else extension.module.__name__
+
+    def extension(self, file: str) -> Extension | None:
+        """Return the extension that `with_files` calls by this name; None for a file of the
+        package.
+        """
+        if not file.startswith(EXTENSION):
+            return None
+        name = file.removeprefix(EXTENSION)
+        return next(each for each in exporting(self.export, installed=True) if each.name == name)
 
     def entries(self, file: str) -> tuple[Entry, ...]:
         """Import one file and return its entries, in the order of its tuple.
 
         Raises CatalogueError if the file exports anything else.
         """
+        extension = self.extension(file)
+        if extension is not None:
+            return self.of_extension(extension)
         place = self.module(file)
         module = importlib.import_module(place)
         found = self._exported(module)
@@ -81,6 +99,27 @@ class Catalogue(Generic[Entry]):
             )
         return found
 
+    def of_extension(self, extension: Extension) -> tuple[Entry, ...]:
+        """Return the entries of an extension, in the order of its tuple: none if it has none.
+
+        Raises ExtensionError if it exports anything else.
+        """
+        if not extension.exports(self.export):
+            return ()
+        found = self._exported(extension.module)
+        if not found or not all(isinstance(entry, self.kind) for entry in found):
+            raise ExtensionError(
+                f"{extension.place} must export a {self.kind.__name__} as {self.export}, or "
+                f"several in a tuple {self.export}S"
+            )
+        return found
+
+    def require_valid_extensions(self) -> None:
+        """Raise ExtensionError if an extension exports something else under the name of this kind,
+        or an entry by a name that is taken.
+        """
+        self._added(installed=False)
+
     def all(self) -> tuple[Entry, ...]:
         """Import every entry and return them in their order: see `with_files`."""
         return tuple(entry for _, entry in self.with_files())
@@ -96,6 +135,7 @@ class Catalogue(Generic[Entry]):
         lists names.
         """
         wanted = _as_file(present_name(self.former, name, self.kind.__name__.lower()))
+        self._added(installed=False)  # an extension with the name of a built-in entry is an error
         for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
             entries = self.entries(file)
             for entry in entries:
@@ -103,14 +143,20 @@ class Catalogue(Generic[Entry]):
                     return entry
             if wanted == file and len(entries) == 1:
                 return entries[0]
+        for file, entry in self._added(installed=True):
+            if wanted == _as_file(entry_name(entry, file)):
+                return entry
         raise KeyError(f"no {self.kind.__name__.lower()} is called {name}{self._instead(name)}")
 
     def with_files(self) -> list[tuple[str, Entry]]:
         """Import every entry and return it with its file: files with one entry are sorted by their
-        own name, the entries of others by theirs.
+        own name, the entries of others by theirs; those of extensions follow.
 
         So it does not matter which of them share a file: schedules draw from this order.
         """
+        return [*self._built_in(), *self._added(installed=True)]
+
+    def _built_in(self) -> list[tuple[str, Entry]]:
         found = [(file, self.entries(file)) for file in self.files()]
         keyed = [
             (file if len(entries) == 1 else _as_file(entry_name(entry, file)), file, entry)
@@ -119,10 +165,32 @@ class Catalogue(Generic[Entry]):
         ]
         return [(file, entry) for _, file, entry in sorted(keyed, key=lambda each: each[0])]
 
+    def _added(self, *, installed: bool) -> list[tuple[str, Entry]]:
+        """Return the entries of extensions, as `with_files` does; `installed`: also those of
+        installed packages.
+
+        Raises ExtensionError if two entries have one name.
+        """
+        extensions = exporting(self.export, installed=installed)
+        if not extensions:
+            return []
+        added: list[tuple[str, Entry]] = []
+        taken = {_as_file(entry_name(entry, file)): ("", entry) for file, entry in self._built_in()}
+        for extension in extensions:
+            for entry in self.of_extension(extension):
+                file = f"{EXTENSION}{extension.name}"
+                name = entry_name(entry, file)
+                place, other = taken.setdefault(_as_file(name), (extension.place, entry))
+                if other is not entry:
+                    raise ExtensionError(_clash(self.export.lower(), name, extension.place, place))
+                if place == extension.place:
+                    added.append((file, entry))
+        return added
+
     def _exported(self, module: ModuleType | None) -> tuple[Entry, ...]:
         several = getattr(module, f"{self.export}S", None)
-        if isinstance(several, tuple):
-            return several
+        if isinstance(several, tuple | list):
+            return tuple(several)
         one = getattr(module, self.export, None)
         return () if one is None else (one,)
 
@@ -196,6 +264,14 @@ def entry_name(entry: object, file: str) -> str:
     """Return the name of an entry (`entry.name`), or its file's name with hyphens."""
     name = getattr(entry, "name", None)
     return name if isinstance(name, str) else file.replace("_", "-")
+
+
+def _clash(kind: str, name: str, place: str, other: str) -> str:
+    """Return one line about two entries of one name; `other` is "" for a built-in one."""
+    if not other:
+        return f"{place}: there is a built-in {kind} {name}: choose another name"
+    where = f"{place} has two {kind}s" if place == other else f"{place} and {other} have a {kind}"
+    return f"{where} called {name}: rename one"
 
 
 def _nearest_first(name: str, names: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from kraftsim.analysis.analyze import analysis_of
 from kraftsim.analysis.campaign_tables import TABLES
-from kraftsim.analysis.columns import view_name
+from kraftsim.analysis.columns import own_kinds, view_name
 from kraftsim.analysis.dataset import DATA_SUFFIX, RUN_PREFIX, Dataset, NoRun
 from kraftsim.analysis.engines import Engine
 from kraftsim.analysis.ingest import EVENTS_DIRECTORY, EVENTS_FILE, ingested
@@ -29,6 +29,7 @@ from kraftsim.analysis.views import (
     make_views,
     one_run,
 )
+from kraftsim.events.catalogue import KINDS
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,7 +77,8 @@ class EventTables:
         """Create the tables as temporary views of a Spark session, for `spark.sql` and
         `spark.table`.
         """
-        make_views(spark, self.runs)
+        own = own_kinds()
+        make_views(spark, self.runs, (*KINDS, *own), own=own)
         all_events(spark, self.runs).createOrReplaceTempView(EVENTS_VIEW)
         for name, path in self._tables.items():
             frame = (
@@ -91,7 +93,8 @@ class EventTables:
             import duckdb
 
             self._connection = duckdb.connect()
-            duckdb_views(self._connection, self.runs)
+            own = own_kinds()
+            duckdb_views(self._connection, self.runs, (*KINDS, *own), own=own)
             duckdb_events(self._connection, self.runs)
             for name, path in self._tables.items():
                 if path.is_local:

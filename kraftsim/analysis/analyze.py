@@ -99,7 +99,12 @@ def analysis_of(
 
 def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invariant, ...]:
     for name in must_exercise:
-        INVARIANTS.named(name)  # an unknown name in must_exercise is an error
+        try:
+            INVARIANTS.named(name)
+        except KeyError as unknown:
+            raise KeyError(
+                f"{unknown.args[0]}; if it is one of yours, name its file with --extension"
+            ) from unknown
     return tuple(INVARIANTS.named(name) for name in names) or INVARIANTS.all()
 
 

@@ -5,7 +5,7 @@ The columns come from the event classes and never from the data, so that the vie
 not occur has its columns, too.
 """
 
-import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kraftsim.events.catalogue import KINDS, family
 from kraftsim.events.event import Event
+from kraftsim.events.event import view_name as view_name
 
 ENVELOPE_COLUMNS: Final = {
     "run": pa.string(),
@@ -53,6 +54,32 @@ _TYPES: Final = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
 def fields_of(kind: str) -> tuple[str, ...]:
     """Return the field names of an event kind, in their order."""
     return tuple(field.name for field in msgspec.structs.fields(KINDS[kind]))
+
+
+OWN_TYPES: Final = {int: "BIGINT", bool: "BOOLEAN", float: "DOUBLE"}
+"""Type of a field of a kind that is not kraftsim's -> its type in SQL."""
+
+
+def own_fields(kinds: Iterable[type[Event]]) -> dict[str, dict[str, str]]:
+    """Return field -> SQL type of those kinds that are not kraftsim's: their fields are in the
+    column `extra`, as JSON.
+    """
+    return {
+        kind.__name__: {field.name: _own_type(field) for field in msgspec.structs.fields(kind)}
+        for kind in kinds
+        if kind.__name__ not in KINDS
+    }
+
+
+def _own_type(field: msgspec.structs.FieldInfo) -> str:
+    """Return the SQL type of a field, a text for what is no number: lists are JSON."""
+    alternatives = set(getattr(field.type, "__args__", (field.type,))) - {type(None)}
+    return OWN_TYPES.get(alternatives.pop(), "VARCHAR") if len(alternatives) == 1 else "VARCHAR"
+
+
+def own_kinds() -> dict[str, dict[str, str]]:
+    """Return the same of all kinds that this process knows."""
+    return own_fields(Event.kinds.values())
 
 
 @cache
@@ -102,12 +129,6 @@ def event_schema() -> pa.Schema:
                 f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
             )
     return pa.schema([*columns.items(), *DERIVED_COLUMNS.items()])
-
-
-@cache
-def view_name(kind: str) -> str:
-    """Return a kind in snake_case: the name of its view in SQL."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
 
 
 def _columns_of(kind: type[Event]) -> dict[str, pa.DataType]:

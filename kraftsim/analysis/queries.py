@@ -29,10 +29,15 @@ def nothing() -> None:
 
 
 class Query(NamedTuple):
-    """One SELECT, and the kinds of events whose views it reads."""
+    """One SELECT, and the kinds of events whose views it reads.
+
+    `own` are the fields of those kinds that are not kraftsim's: see
+    `kraftsim.analysis.columns.own_fields`.
+    """
 
     sql: str
     kinds: tuple[str, ...]
+    own: dict[str, dict[str, str]] = {}  # noqa: RUF012  (a default of a NamedTuple, never changed)
 
 
 class Queries(Protocol):
@@ -49,6 +54,11 @@ class Queries(Protocol):
 def kinds_of(queries: Iterable[Query]) -> list[str]:
     """Return the kinds that some of the queries read, sorted."""
     return sorted({kind for query in queries for kind in query.kinds})
+
+
+def own_of(queries: Iterable[Query]) -> dict[str, dict[str, str]]:
+    """Return the fields of kinds that are not kraftsim's, of all queries."""
+    return {kind: fields for query in queries for kind, fields in query.own.items()}
 
 
 def _joined(queries: Sequence[Query]) -> Iterator[tuple[str, int]]:
@@ -98,7 +108,7 @@ class SparkSqlQueries:
             "1" if self._is_small and not self._runs.are_many else str(max(2, self._cores)),
         )
         missing = [kind for kind in kinds_of(queries) if kind not in self._kinds]
-        make_views(self._spark, self._runs, missing, is_small=self._is_small)
+        make_views(self._spark, self._runs, missing, is_small=self._is_small, own=own_of(queries))
         self._kinds.update(missing)
 
         def rows_of(joined: tuple[str, int]) -> list[Cells]:
@@ -176,7 +186,7 @@ class DuckdbQueries:
         """Run one query after the other; each uses all threads."""
         missing = [kind for kind in kinds_of(queries) if kind not in self._kinds]
         is_small = self._runs.event_count <= SMALL_RUN_EVENTS_MAX
-        duckdb_views(self._connection, self._runs, missing, as_tables=is_small)
+        duckdb_views(self._connection, self._runs, missing, as_tables=is_small, own=own_of(queries))
         self._kinds.update(missing)
         rows: list[Cells] = []
         for query in queries:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from kraftsim.analysis.columns import own_fields
 from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.queries import Queries, Query
 from kraftsim.analysis.views import Runs
@@ -72,7 +73,11 @@ def _rows(
     report: Callable[[int, int], None],
 ) -> list[Row]:
     asked = [
-        Query(sql_of(each), tuple(sorted(kind.__name__ for kind in each.watches)))
+        Query(
+            sql_of(each),
+            tuple(sorted(kind.__name__ for kind in each.watches)),
+            own_fields(each.watches),
+        )
         for each in invariants
     ]
     done = 0

@@ -47,7 +47,9 @@ EVENTS_VIEW: Final = "events"
 ONE_RUN: Final = ""
 """The value of `run` in the views of a single run."""
 _SQL_TYPES: Final = {pa.int64(): "BIGINT", pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN"}
-_SPARK_TYPES: Final = {pa.int64(): "bigint", pa.string(): "string", pa.bool_(): "boolean"}
+Own = Mapping[str, Mapping[str, str]]
+"""Kind that is not kraftsim's -> field -> its type in SQL: `columns.own_fields`."""
+NO_OWN: Final[Own] = {}
 
 
 class Runs(NamedTuple):
@@ -95,18 +97,24 @@ def duckdb_views(
     kinds: Iterable[str] = tuple(KINDS),
     *,
     as_tables: bool = False,
+    own: Own = NO_OWN,
 ) -> None:
-    """Create the view of each kind in DuckDB.
+    """Create the view of each kind in DuckDB; `own` are those that are not kraftsim's.
 
     `as_tables` reads each once: for small runs planning takes most of the time, and DuckDB plans a
     view again wherever a query names it.
     """
     loaded = _family_tables(connection, runs) if as_tables else {}
     for kind in kinds:
-        query = _empty(kind)
+        query = _empty(kind, own)
         groups = runs.groups(kind)
         if groups:
-            names = ", ".join((_selected(runs), *(f"event.{name}" for name in _columns(kind))))
+            columns = [f"event.{name}" for name in _columns(kind, own)]
+            fields = [
+                f"CAST(json_extract_string(event.{EXTRA}, '$.{name}') AS {form}) AS {name}"
+                for name, form in own.get(kind, {}).items()
+            ]
+            names = ", ".join((_selected(runs), *columns, *fields))
             table = loaded.get(family_of_kind(kind))
             sources = (
                 _sources(connection, runs.root, groups) if table is None else [(table, "true")]
@@ -187,6 +195,7 @@ def make_views(
     kinds: Iterable[str] = tuple(KINDS),
     *,
     is_small: bool = False,
+    own: Own = NO_OWN,
 ) -> None:
     """Create the view of each kind in Spark; they replace those of other runs.
 
@@ -195,7 +204,7 @@ def make_views(
     the events are read once and cached; those of a remote dataset always.
     """
     for kind in kinds:
-        view = frame_of(spark, runs, kind)
+        view = frame_of(spark, runs, kind, own)
         if is_small and kind in runs.kinds:
             view = view.coalesce(1).cache()
         elif not runs.root.is_local and kind in runs.kinds:
@@ -203,15 +212,19 @@ def make_views(
         view.createOrReplaceTempView(view_name(kind))
 
 
-def frame_of(spark: "SparkSession", runs: Runs, kind: str) -> "DataFrame":
+def frame_of(spark: "SparkSession", runs: Runs, kind: str, own: Own = NO_OWN) -> "DataFrame":
     """Return the events of a kind as a frame of Spark, with the columns of its view."""
     groups = runs.groups(kind)
-    columns = _columns(kind)
+    columns = _columns(kind, own)
     if not groups:
-        return spark.sql(_empty(kind, _SPARK_TYPES))
+        return spark.sql(_empty(kind, own, is_spark=True))
     names = ("run", *columns, "kind")
     frame = _union(_frame(spark, runs.root, group, names, kind) for group in groups)
-    return frame.selectExpr("run" if runs.are_many else f"'{ONE_RUN}' AS run", *columns)
+    fields = [
+        f"CAST(get_json_object({EXTRA}, '$.{name}') AS {_spark_type(form)}) AS {name}"
+        for name, form in own.get(kind, {}).items()
+    ]
+    return frame.selectExpr("run" if runs.are_many else f"'{ONE_RUN}' AS run", *columns, *fields)
 
 
 def all_events(spark: "SparkSession", runs: Runs) -> "DataFrame":
@@ -286,14 +299,20 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _empty(kind: str, types: Mapping[pa.DataType, str] = _SQL_TYPES) -> str:
+def _empty(kind: str, own: Own, *, is_spark: bool = False) -> str:
     """Return a query without rows that has the columns of a kind."""
     schema = event_schema()
+    forms = {name: _SQL_TYPES[schema.field(name).type] for name in ("run", *_columns(kind, own))}
+    forms |= own.get(kind, {})
     names = ", ".join(
-        f"CAST(NULL AS {types[schema.field(name).type]}) AS {name}"
-        for name in ("run", *_columns(kind))
+        f"CAST(NULL AS {_spark_type(form) if is_spark else form}) AS {name}"
+        for name, form in forms.items()
     )
     return f"SELECT {names} WHERE 1 = 0"
+
+
+def _spark_type(form: str) -> str:
+    return "STRING" if form == "VARCHAR" else form
 
 
 def _struct(names: Iterable[str]) -> "StructType":
@@ -304,12 +323,15 @@ def _struct(names: Iterable[str]) -> "StructType":
     return StructType([StructField(name, types[schema.field(name).type]) for name in names])
 
 
-def _columns(kind: str) -> tuple[str, ...]:
+def _columns(kind: str, own: Own) -> tuple[str, ...]:
+    """Return the columns of a kind in the files: those of a kind that is not kraftsim's without its
+    fields, which are in `extra`.
+    """
     return (
         POSITION,
         LAMPORT,
         CAUSE_POSITION,
         EXTRA,
         *(name for name in ENVELOPE_COLUMNS if name not in ("kind", "run")),
-        *fields_of(kind),
+        *(() if kind in own else fields_of(kind)),
     )

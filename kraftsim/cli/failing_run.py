@@ -15,6 +15,7 @@ from kraftsim.cli.failure import VIOLATED, Failure, fail
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
+    extension_option,
     json_option,
     parse_settings,
     parse_workload,
@@ -55,6 +56,7 @@ Examples:
     default=None,
     help="Directory for run.json, event logs and disks of this run.",
 )
+@extension_option
 @json_option
 def replay(
     file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None
@@ -141,6 +143,7 @@ Examples:
 @bugs_option
 @settings_option
 @work_option
+@extension_option
 @json_option
 def shrink(
     run: Path | None,

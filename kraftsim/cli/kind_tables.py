@@ -137,6 +137,8 @@ def _name(key: ApiKey) -> str:
 # The facts about a scenario that `kraftsim list scenarios --long` and `kraftsim scenario NAME
 # --help` show
 
+OWN_MEANING = "a parameter of this scenario alone; its file says what it means"
+"""Of a parameter of a scenario from an extension."""
 HEADINGS = ("name", "releases", "nodes", "at least", "parameters")
 
 
@@ -181,7 +183,7 @@ class ScenarioFacts:
     def as_json(self) -> dict[str, object]:
         """All facts, with the meaning of each parameter."""
         parameters = [
-            {"name": name, "default": value, "about": MEANINGS[name]}
+            {"name": name, "default": value, "about": MEANINGS.get(name, OWN_MEANING)}
             for name, value in self.parameters.items()
         ]
         return {
@@ -211,7 +213,7 @@ class ScenarioFacts:
     def parameter_rows(self) -> Iterator[tuple[str, str]]:
         """NAME=DEFAULT and the meaning of each workload parameter."""
         for name, value in self.parameters.items():
-            yield f"{name}={value}", MEANINGS[name]
+            yield f"{name}={value}", MEANINGS.get(name, OWN_MEANING)
 
 
 def facts_of(scenario: Scenario, about: str) -> ScenarioFacts:

@@ -1,12 +1,12 @@
 """`kraftsim list`: lists entries, one per line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from kraftsim.cli.kinds import ALL_KINDS
-from kraftsim.cli.options import json_option, write_json
+from kraftsim.cli.options import extension_option, json_option, write_json
 
 
 @click.command(
@@ -15,26 +15,36 @@ Examples:
   kraftsim list scenarios
   kraftsim list scenarios --long    # releases, node counts and workload parameters
   kraftsim list releases
+  kraftsim list faults --long       # targets, triggers, parameters and what random faults draw
+  kraftsim list environment         # what a scenario of your own can do
+  kraftsim list scenarios --extension ./my_scenario.py
   kraftsim list rules --long        # of an audit: also what a defect means, and what to do
   kraftsim list bugs       # then: kraftsim sweep SCENARIO --bug NAME
   kraftsim list invariants --json invariants.json"""
 )
 @click.argument("kind", type=click.Choice(ALL_KINDS))
-@click.option("--long", "is_long", is_flag=True, help="Show more; for scenarios and rules.")
+@click.option("--long", "is_long", is_flag=True, help="Show more.")
+@extension_option
 @json_option
 def list(kind: str, is_long: bool, json_file: Path | None) -> None:
     """List all entries of a KIND with their names and a one-line description.
 
     With --long each scenario is shown with the releases that a cluster may start with, its number
     of controllers + brokers, the smallest numbers that it supports, and its workload parameters;
-    each rule of `kraftsim audit` with its source, what a defect means and what to do.
+    each fault with its target, its modes and triggers, and its parameters; each event with its view
+    in SQL and its fields; each rule of `kraftsim audit` with its source, what a defect means and
+    what to do.
+
+    `environment`, `triggers`, `parts` and `traits` are what a scenario, a fault, a bug and a
+    release of your own can use (docs/extensions.md).
     """
-    from kraftsim.cli.kinds import listing
+    from kraftsim.cli.kinds import listing, places, with_places
 
     if is_long:
         if kind not in LONG:
             raise click.BadParameter(
-                f"only {' and '.join(LONG)} have a long listing, not {kind}", param_hint="--long"
+                f"only {', '.join(LONG)} have a long listing, not {kind}",
+                param_hint="--long",
             )
         LONG[kind](json_file)
         return
@@ -42,11 +52,11 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
         OWN_TABLES[kind](json_file)
         return
     rows = listing(kind)
-    width = max((len(name) for name, _ in rows), default=0)
     if str(json_file) != "-":
-        for name, sentence in rows:
-            click.echo(f"{name:<{width}}  {sentence}".rstrip())
-    write_json(json_file, [{"name": name, "about": sentence} for name, sentence in rows])
+        _write_table([*rows], places(kind))
+    write_json(
+        json_file, with_places(kind, [{"name": name, "about": about} for name, about in rows])
+    )
 
 
 def _list_faults(json_file: Path | None) -> None:
@@ -54,20 +64,51 @@ def _list_faults(json_file: Path | None) -> None:
     parameters: default, and drawn values.
     """
     from kraftsim.cli.kind_tables import families
+    from kraftsim.cli.kinds import places, with_places
 
     found = [line for lines in families().values() for line in lines]
     if str(json_file) != "-":
-        _write_table([line.columns() for line in found])
-    write_json(json_file, [line.as_json() for line in found])
+        _write_table([line.columns() for line in found], places("faults"))
+    write_json(json_file, with_places("faults", [line.as_json() for line in found]))
+
+
+def _list_long_faults(json_file: Path | None) -> None:
+    """Print a paragraph for every kind of fault."""
+    from kraftsim.cli.kinds import places, with_places
+    from kraftsim.cli.own_tables import long_faults
+
+    found, known = long_faults(), places("faults")
+    if str(json_file) != "-":
+        for number, fault in enumerate(found):
+            if number:
+                click.echo()
+            for line in fault.lines(known.get(fault.name)):
+                click.echo(line)
+    write_json(json_file, with_places("faults", [fault.as_json() for fault in found]))
+
+
+def _list_long_events(json_file: Path | None) -> None:
+    """Print a paragraph for every kind of event: its view in SQL, and its fields."""
+    from kraftsim.cli.own_tables import long_events
+
+    found = long_events()
+    if str(json_file) != "-":
+        for number, event in enumerate(found):
+            if number:
+                click.echo()
+            for line in event.lines():
+                click.echo(line)
+    write_json(json_file, [event.as_json() for event in found])
 
 
 def _list_scenarios(json_file: Path | None) -> None:
     from kraftsim.cli.kind_tables import HEADINGS, all_facts
+    from kraftsim.cli.kinds import places, with_places
 
     found = all_facts()
     if str(json_file) != "-":
-        _write_table([HEADINGS, *(each.columns() for each in found)])
-    write_json(json_file, [each.as_json() for each in found])
+        _write_table([HEADINGS, *(each.columns() for each in found)], places("scenarios"))
+    write_json(json_file, with_places("scenarios", [each.as_json() for each in found]))
 
 
 def _list_rules(json_file: Path | None) -> None:
@@ -124,23 +165,22 @@ def _list_bugs(json_file: Path | None) -> None:
 
     As JSON with the invariants that catch it and the release that fixed it.
     """
-    from kraftsim.cli.kinds import listing
+    from kraftsim.cli.kinds import listing, places, with_places
     from kraftsim.lab.bugs.bug import bugs
 
     about = dict(listing("bugs"))
     if str(json_file) != "-":
-        _write_table([(each.name, each.scenario, about[each.name]) for each in bugs()])
+        rows = [(each.name, each.scenario, about[each.name]) for each in bugs()]
+        _write_table(rows, places("bugs"))
     listed = [
         {"scenario": each.scenario, "caught_by": each.caught_by, "fixed_in": each.fixed_in}
         for each in bugs()
     ]
-    write_json(
-        json_file,
-        [
-            {"name": each.name, "about": about[each.name], **more}
-            for each, more in zip(bugs(), listed, strict=True)
-        ],
-    )
+    named = [
+        {"name": each.name, "about": about[each.name], **more}
+        for each, more in zip(bugs(), listed, strict=True)
+    ]
+    write_json(json_file, with_places("bugs", named))
 
 
 def _list_releases(json_file: Path | None) -> None:
@@ -149,21 +189,22 @@ def _list_releases(json_file: Path | None) -> None:
     As JSON with traits, features and versions.
     """
     from kraftsim.cli.kind_tables import release_as_json, release_columns
+    from kraftsim.cli.kinds import places, with_places
     from kraftsim.releases.release import releases
 
     if str(json_file) != "-":
-        _write_table([release_columns(release) for release in releases()])
-    write_json(json_file, [release_as_json(release) for release in releases()])
+        _write_table([release_columns(release) for release in releases()], places("releases"))
+    found = [release_as_json(release) for release in releases()]
+    write_json(json_file, with_places("releases", found))
 
 
-def _write_table(rows: Sequence[Sequence[str]]) -> None:
+def _write_table(rows: Sequence[Sequence[str]], places: Mapping[str, str] | None = None) -> None:
+    """Write rows in columns; those of extensions end with their place, in brackets."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     for *short, last in rows:
-        click.echo(
-            "  ".join(
-                [*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]
-            ).rstrip()
-        )
+        place = (places or {}).get(short[0] if short else last)
+        cells = [*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]
+        click.echo("  ".join([*cells, *([f"[{place}]"] if place else [])]).rstrip())
 
 
 OWN_TABLES = {
@@ -173,5 +214,10 @@ OWN_TABLES = {
     "rules": _list_rules,
 }
 """Kinds with more columns than a name and a sentence."""
-LONG = {"scenarios": _list_scenarios, "rules": _list_long_rules}
+LONG = {
+    "scenarios": _list_scenarios,
+    "rules": _list_long_rules,
+    "faults": _list_long_faults,
+    "events": _list_long_events,
+}
 """Kinds with a long listing."""

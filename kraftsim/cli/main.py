@@ -12,7 +12,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, missing_extra, store_trouble
+from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, fail, missing_extra, store_trouble
 from kraftsim.version import __version__
 
 VERBS = {
@@ -137,6 +137,12 @@ class VerbsOnDemand(click.Group):
             sys.stdout.flush()
         except BrokenPipeError as gone:
             raise ReaderGone from gone
+        except ValueError as trouble:
+            from kraftsim.extensions import ExtensionError
+
+            if not isinstance(trouble, ExtensionError):
+                raise
+            fail(trouble)
         return status
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -145,10 +151,29 @@ class VerbsOnDemand(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+def _load_extensions(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> None:
+    if names:
+        from kraftsim.cli.options import load_extensions
+
+        load_extensions(context, parameter, names)
+
+
 @click.group(
     cls=VerbsOnDemand, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, prog_name="kraftsim")
+@click.option(
+    "--extension",
+    "extensions",
+    multiple=True,
+    metavar="PATH",
+    expose_value=False,
+    callback=_load_extensions,
+    help="Python file, directory or installed module with scenarios, invariants, faults, bugs or "
+    "releases of your own. Repeatable.",
+)
 def kraftsim() -> None:
     """A small Apache Kafka for tests of exactly-once: run clusters, inject faults, and check the
     result.

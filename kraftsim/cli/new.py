@@ -1,6 +1,8 @@
-"""`kraftsim new`: writes a template for a new API, scenario, invariant, fault or bug.
+"""`kraftsim new`: writes a template for a new API, scenario, invariant, fault, bug or release.
 
-What remains to be written is marked `FILL IN`; a test rejects that mark in the source tree.
+Outside the source tree it writes the file of an extension, and its test
+(`kraftsim.cli.own_files`). In the source tree, what remains to be written is marked `FILL IN`; a
+test rejects that mark there.
 """
 
 import re
@@ -12,7 +14,9 @@ from typing import Final
 
 import click
 
-from kraftsim.cli.failure import fail
+from kraftsim.cli.failure import Failure, fail
+from kraftsim.cli.options import DIRECTORY
+from kraftsim.cli.own_files import OwnFileError, own_advice, write_own
 
 # --------------------------------------------------------------------------------------------------
 # Where each kind of source file lives: the one table that `kraftsim new` reads
@@ -173,8 +177,7 @@ def write(kind: str, name: str, root: Path) -> list[Path]:
 
     Raises ScaffoldError for a bad name, a file that exists, or a directory without the sources.
     """
-    if not NAME.fullmatch(name):
-        raise ScaffoldError(f"{name!r} is no name: use letters, digits, and - or _ between words")
+    require_name(name)
     if not (root / API_KEYS).is_file():
         raise ScaffoldError(f"{root} has no {API_KEYS}: run this in the source tree, or use --root")
     values = _values(kind, name, root)
@@ -192,6 +195,12 @@ def write(kind: str, name: str, root: Path) -> list[Path]:
     if kind == "api" and _add_api_key(root / API_KEYS, values):
         written.append(root / API_KEYS)
     return written
+
+
+def require_name(name: str) -> None:
+    """Raise ScaffoldError unless a name has only words."""
+    if not NAME.fullmatch(name):
+        raise ScaffoldError(f"{name!r} is no name: use letters, digits, and - or _ between words")
 
 
 def advice(kind: str, name: str, root: Path) -> Iterator[str]:
@@ -251,30 +260,53 @@ def _add_api_key(file: Path, values: Mapping[str, str]) -> bool:
 @click.command(
     epilog="""\b
 Examples:
-  kraftsim new scenario coordinator_moves_twice
-  kraftsim new invariant epochs-never-decrease
+  kraftsim new scenario orders_during_failover        # ./orders_during_failover.py and its test
+  kraftsim new invariant epochs-never-decrease --dir checks
+  kraftsim new release acme                           # a release 3.9-acme
   kraftsim new fault slow-name-lookup
   kraftsim new bug KAFKA-12345-marker-written-twice
-  kraftsim new api DescribeThing"""
+  kraftsim new api DescribeThing                      # in kraftsim's source tree"""
 )
-@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("kind", type=click.Choice([*KINDS, "release"]))
 @click.argument("name")
+@click.option(
+    "--dir",
+    "directory",
+    type=DIRECTORY,
+    default=None,
+    help="Write an extension of your own into this directory. Default: the current one, unless it "
+    "is the root of kraftsim's source tree.",
+)
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path(),
-    help="Root of the source tree; the current directory if not given.",
+    default=None,
+    help="Root of kraftsim's source tree, to write there.",
 )
-def new(kind: str, name: str, root: Path) -> None:
-    """Write a template of a KIND into the source tree, and print what to do next.
+def new(kind: str, name: str, directory: Path | None, root: Path | None) -> None:
+    """Write a template of a KIND, and print what to do next.
 
-    Search for FILL IN in the files that are written. They pass the linter and the type checker as
-    they are.
+    Outside kraftsim's source tree: a scenario, an invariant, a fault, a bug or a release of your
+    own, and its test for pytest, which both work as they are. In the source tree: files that pass
+    the linter and the type checker; search for FILL IN in them.
     """
+    if directory is not None and root is not None:
+        raise Failure("give --dir for an extension of your own, or --root for the source tree")
+    in_tree = root is not None or (directory is None and Path(API_KEYS).is_file())
+    place = root if root is not None else directory if directory is not None else Path()
     try:
-        written = write(kind, name, root)
-        lines = list(advice(kind, name, root))
-    except (ScaffoldError, OSError) as trouble:
+        if in_tree and kind not in KINDS:
+            raise ScaffoldError(
+                f"a {kind} of kraftsim is a delta in kraftsim/releases: use --dir for one of your "
+                "own"
+            )
+        require_name(name)
+        if in_tree:
+            written, lines = write(kind, name, place), list(advice(kind, name, place))
+        else:
+            words = words_of(name)
+            written, lines = write_own(kind, words, place), list(own_advice(kind, words, place))
+    except (ScaffoldError, OwnFileError, OSError) as trouble:
         fail(trouble)
     for path in written:
         click.echo(f"wrote {path}")

@@ -13,6 +13,7 @@ from kraftsim.cli.node_log import log_options, open_log
 from kraftsim.cli.options import (
     DIRECTORY,
     codec_option,
+    extension_option,
     ignore_unknown_option,
     known_settings,
     parse_settings,
@@ -54,6 +55,7 @@ Examples:
 @codec_option
 @ignore_unknown_option
 @settings_option
+@extension_option
 @log_options
 def node(
     file: Path | None, asks_environment: bool, ignore_unknown: bool, settings: tuple[str, ...]

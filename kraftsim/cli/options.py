@@ -256,6 +256,38 @@ def codec_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def extension_option(verb: Verb) -> Verb:
+    """Add `--extension PATH`, repeatable, which takes effect when it is parsed."""
+    option = click.option(
+        "--extension",
+        "extensions",
+        multiple=True,
+        metavar="PATH",
+        is_eager=True,
+        expose_value=False,
+        callback=load_extensions,
+        help="A Python file, a directory of them, or an installed module with scenarios, "
+        "invariants, faults, bugs or releases of your own. Repeatable.",
+    )
+    return option(verb)
+
+
+def load_extensions(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> None:
+    """Load what an option names, and check it; fails with one line."""
+    if names:
+        from kraftsim.cli.kinds import require_valid
+        from kraftsim.extensions import ExtensionError, load
+
+        try:
+            for name in names:
+                for extension in load(name):
+                    require_valid(extension)
+        except ExtensionError as trouble:
+            raise Failure(str(trouble)) from trouble
+
+
 def work_option(verb: Verb) -> Verb:
     """Add `--work NAME=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and passes them
     to `parse_workload`.

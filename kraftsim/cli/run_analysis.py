@@ -11,6 +11,7 @@ from kraftsim.cli.failure import FAILED, OK, UNKNOWN, VIOLATED, fail
 from kraftsim.cli.options import (
     NEW_PLACE,
     PLACE,
+    extension_option,
     json_option,
     print_lines,
     run_argument,
@@ -110,6 +111,7 @@ Exit codes: 0 ok, 1 violated, 2 unknown or vacuous, 3 failed."""
 )
 @engine_option
 @spark_options
+@extension_option
 @json_option
 def analyze(
     run: "Place",
@@ -155,6 +157,7 @@ def analyze(
 )
 @engine_option
 @spark_options
+@extension_option
 @json_option
 def report(
     run: "Place",

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from kraftsim.cli.failure import Failure, fail
-from kraftsim.cli.options import DIRECTORY, known_release, parse_settings, settings_option
+from kraftsim.cli.options import (
+    DIRECTORY,
+    extension_option,
+    known_release,
+    parse_settings,
+    settings_option,
+)
 
 if TYPE_CHECKING:
     from kraftsim.cluster.manual_faults import FaultRequest
@@ -105,6 +111,7 @@ Examples:
 @nodes_argument(required=True)
 @click.option("--release", metavar="RELEASE", help="Run this release of Kafka from now on.")
 @settings_option
+@extension_option
 @data_option
 def restart(
     nodes: tuple[str, ...], release: str | None, settings: tuple[str, ...], data: Path
@@ -142,6 +149,7 @@ upgrade."""
     metavar="SECONDS",
     help="Wait between two nodes.",
 )
+@extension_option
 @data_option
 def upgrade(release: str, pause: float, data: Path) -> None:
     """Upgrade a running cluster to another release, node by node, while clients work."""

@@ -9,6 +9,7 @@ from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     codec_option,
+    extension_option,
     json_option,
     parse_settings,
     parse_workload,
@@ -49,7 +50,7 @@ class NamedScenario(click.Command):
         except KeyError as unknown:
             fail(unknown)
         facts = facts_of(found, dict(listing("scenarios"))[found.name])
-        formatter.write_usage(ctx.command_path, f"{found.name} --out DIRECTORY [OPTIONS]")
+        formatter.write_usage(ctx.command_path, f"{ctx.meta[NAME]} --out DIRECTORY [OPTIONS]")
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(facts.about)
@@ -72,6 +73,7 @@ Examples:
   kraftsim scenario rolling_upgrade --path 3.6,3.9,4.1 --out runs/steps
   kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
       --out runs/large
+  kraftsim scenario ./my_scenario.py --seed 1 --out runs/mine    # see kraftsim new
   kraftsim scenario rolling_upgrade --help      # its releases, sizes and parameters
   kraftsim list scenarios --long""",
 )
@@ -99,6 +101,7 @@ Examples:
 @settings_option
 @codec_option
 @work_option
+@extension_option
 @json_option
 def scenario(
     name: str,

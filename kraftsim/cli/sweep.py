@@ -10,6 +10,7 @@ from kraftsim.cli.failure import OK, UNKNOWN, VIOLATED, Failure, fail
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
+    extension_option,
     json_option,
     parse_settings,
     parse_workload,
@@ -40,6 +41,7 @@ Examples:
   kraftsim sweep rolling_upgrade --seeds 100 --release 3.3 --work hops=99
   kraftsim sweep quorum_under_faults --seeds 500 --controllers 5 --brokers 2
   kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_asker=250
+  kraftsim sweep ./my_scenario.py --seeds 100 --extension ./my_invariant.py
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
@@ -99,6 +101,7 @@ Examples:
 @bugs_option
 @settings_option
 @work_option
+@extension_option
 @json_option
 def sweep(
     names: tuple[str, ...],

@@ -10,6 +10,7 @@ from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     codec_option,
+    extension_option,
     ignore_unknown_option,
     known_settings,
     parse_settings,
@@ -82,6 +83,7 @@ Examples:
 @codec_option
 @ignore_unknown_option
 @settings_option
+@extension_option
 @log_options
 def up(
     controllers: int | None,

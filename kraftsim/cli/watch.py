@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kraftsim.cli.failure import fail
-from kraftsim.cli.options import json_option, print_lines, write_json
+from kraftsim.cli.options import extension_option, json_option, print_lines, write_json
 
 NANOSECONDS = 1_000_000_000
 
@@ -56,6 +56,7 @@ Exit codes: 0 ok, 1 violated, 2 unknown or vacuous, 3 failed."""
     help="Wait so long for events of a silent node before events of other nodes are checked. "
     "Events that come later make it necessary to check everything again.",
 )
+@extension_option
 @json_option
 def watch(
     run: Path,

@@ -6,7 +6,6 @@ page cache.
 """
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, pro
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
 from kraftsim.events.event import event_file_name
+from kraftsim.extensions import EXPORTS_FOR_NODES, for_child
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import NodeReady
 from kraftsim.world.real.event_file import next_incarnation
@@ -299,7 +299,7 @@ class ProcessCluster:
                 stderr=log,
                 env={
                     key: value
-                    for key, value in os.environ.items()
+                    for key, value in for_child(*EXPORTS_FOR_NODES).items()
                     if key != "PYTHONDONTWRITEBYTECODE"
                 },
                 start_new_session=True,

@@ -28,6 +28,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kraftsim import former_names
@@ -42,6 +43,7 @@ from kraftsim.cluster.administration import TransactionQueries
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
+from kraftsim.extensions import ExtensionError, exporting, is_path, load_file, shown
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.fault_space import FaultSpace
 from kraftsim.releases.release import is_before, release, releases
@@ -517,8 +519,29 @@ def scenarios() -> tuple[Scenario, ...]:
 
 
 def scenario(name: str) -> Scenario:
-    """Return a scenario by its name; '-' and '_' are the same.
+    """Return a scenario by its name; '-' and '_' are the same. Or that of a file, by its path: the
+    file exports it as SCENARIO.
 
-    Raises KeyError with the known names.
+    Raises KeyError with the known names, ExtensionError for a file that cannot be used.
     """
+    if is_path(name):
+        return _scenario_of(Path(name))
     return SCENARIOS.named(name.replace("-", "_"))
+
+
+def _scenario_of(file: Path) -> Scenario:
+    module = load_file(file)
+    SCENARIOS.all()  # reports a name that is taken
+    extension = next(
+        (each for each in exporting("SCENARIO", installed=False) if each.module is module), None
+    )
+    found = () if extension is None else SCENARIOS.of_extension(extension)
+    if not found:
+        raise ExtensionError(f"{shown(file)} exports no SCENARIO")
+    if len(found) > 1:
+        names = ", ".join(each.name for each in found)
+        raise ExtensionError(
+            f"{shown(file)} has several scenarios: name one of {names}, with --extension "
+            f"{shown(file)}"
+        )
+    return found[0]

@@ -28,6 +28,7 @@ from kraftsim.cluster.fault_control_server import FaultControlServer
 from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.spec import ClusterSpec, Role
+from kraftsim.extensions import EXPORTS_FOR_NODES, for_child
 
 WATCH_SECONDS = 0.25
 Announce = Callable[[str], None]
@@ -162,6 +163,7 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=for_child(*EXPORTS_FOR_NODES),
             start_new_session=True,
         )
     try:

@@ -44,6 +44,13 @@ KINDS: Final[dict[str, type[Event]]] = {
 """kind -> event class, sorted by kind."""
 
 
+def event_class(kind: str) -> type[Event] | None:
+    """Return the class of a kind, also one that a file of a user defines; None for an unknown
+    kind.
+    """
+    return KINDS.get(kind) or Event.kinds.get(kind)
+
+
 def family(module: str) -> str:
     """Return what the events of a module are about: the name of its concern, with what follows
     `events` in the name of its file; or the name of a file of this package.

@@ -5,6 +5,8 @@ Events are flat: fields are Kafka's names, values are ints, booleans, strings or
 needs more columns is a new class.
 """
 
+import re
+from functools import cache
 from typing import ClassVar, dataclass_transform
 
 import msgspec
@@ -38,6 +40,12 @@ class Event(
             or Event.kinds[cls.__name__].__module__ == cls.__module__
         ), f"two events have the name {cls.__name__}"
         Event.kinds[cls.__name__] = cls
+
+
+@cache
+def view_name(kind: str) -> str:
+    """Return a kind in snake_case: the name of its view in SQL."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
 
 
 ENVELOPE_FIELDS = ("run", "node", "incarnation", "n", "t_ns", "wall_ms", "kind")

@@ -6,6 +6,7 @@ record.
 Source: KIP-584, KIP-778.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from protocol.api_keys import ApiKey
 
 VersionRange = tuple[int, int]
 """First and last version, both inclusive."""
+RELEASE_NAME = re.compile(r"\d+(\.\d+)+(-\w[\w.-]*)?")
 WITHOUT_NUMBER = -1
 """The number of a level that has only a name: metadata.version starts at 3.0-IV1."""
 
@@ -45,6 +47,14 @@ class Release:
     controller_apis: Mapping[ApiKey, VersionRange]
     zookeeper_apis: Mapping[ApiKey, VersionRange]
     traits: tuple[Trait, ...]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a name by which releases cannot be put in order."""
+        if not RELEASE_NAME.fullmatch(self.name):
+            raise ValueError(
+                f"a release cannot be called {self.name!r}: give the number of its line, and a "
+                "suffix if it is a variant, for example 3.9 or 3.9-mine"
+            )
 
     @property
     def has_kraft(self) -> bool:

@@ -66,16 +66,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="keep disks and logs of passing tests, too (below pytest's --basetemp)",
     )
+    group.addoption(
+        "--kraftsim-extension",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a file, directory or module with scenarios, invariants, faults, bugs or releases of "
+        "your own; repeatable, and kraftsim_extensions in the configuration file",
+    )
+    parser.addini(
+        "kraftsim_extensions",
+        "files, directories and modules with scenarios, invariants, faults, bugs or releases of "
+        "your own, relative to the root directory of the tests",
+        type="linelist",
+        default=[],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Announce the marker."""
+    """Announce the marker, and load extensions."""
     config.addinivalue_line(
         "markers",
         "kraftsim(*, check=False, **options): options of the cluster that the kraftsim_cluster "
         "fixtures start, as arguments of kraftsim.Cluster; `check` asks all invariants at the end",
     )
     config.stash[RUNNING] = []
+    named = [*config.getini("kraftsim_extensions"), *config.getoption("--kraftsim-extension")]
+    if named:
+        from kraftsim.extensions import ExtensionError, is_path, load
+
+        try:
+            for name in named:
+                load(config.rootpath / name if is_path(name) else name)
+        except ExtensionError as trouble:
+            raise pytest.UsageError(str(trouble)) from trouble
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -144,10 +144,7 @@ def test_a_project_may_have_packages_of_the_same_names(bare: Path, tmp_path: Pat
         "    assert protocol.OWN and scenarios.OWN\n"
         "    assert kraftsim_cluster.bootstrap\n"
     )
-    pytest_lines = project / "requirements.txt"
-    pytest_lines.write_text(_locked(PYTEST))
-    into = (*PIP, "--python", str(bare / "python"), "install", "--no-compile", "--no-deps")
-    _run(*into, "--require-hashes", "-r", str(pytest_lines))
+    _install_pytest(bare, tmp_path)
     passed = _run(str(bare / "python"), "-m", "pytest", "-q", cwd=project)
     assert "1 passed" in passed.stdout
     played = ("scenario", "producer_ids_survive_failover", "--seed", "3", "--out")
@@ -159,6 +156,37 @@ def test_a_project_may_have_packages_of_the_same_names(bare: Path, tmp_path: Pat
     }
     first, second = logs.values()
     assert first and first == second
+
+
+def _install_pytest(bare: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "requirements.txt"
+    lines.write_text(_locked(PYTEST))
+    into = (*PIP, "--python", str(bare / "python"), "install", "--no-compile", "--no-deps")
+    _run(*into, "--require-hashes", "-r", str(lines))
+
+
+def test_extensions_written_by_the_command_work_beside_the_wheel(
+    bare: Path, tmp_path: Path
+) -> None:
+    """Their imports are the same as in a source tree; without the extra for SQL its tests are
+    skipped.
+    """
+    _install_pytest(bare, tmp_path)
+    project = tmp_path / "project"
+    project.mkdir()
+    kraftsim = str(bare / "kraftsim")
+    for kind in ("scenario", "invariant", "fault", "bug", "release"):
+        _run(kraftsim, "new", kind, f"own-{kind}", cwd=project)
+    passed = _run(str(bare / "python"), "-m", "pytest", "-q", cwd=project)
+    assert "15 passed, 3 skipped" in passed.stdout
+    listed = _run(kraftsim, "list", "scenarios", "--extension", ".", cwd=project).stdout
+    assert "[./own_scenario.py]" in listed
+    program = (
+        "from kraftsim.extend import ApiKey, ErrorCode, protocol_module as module; "
+        "print(ApiKey.__module__, module('errors').ErrorCode is ErrorCode)"
+    )
+    shown = _run(str(bare / "python"), "-c", program, cwd=project).stdout
+    assert shown.split() == ["kraftsim.protocol.api_keys", "True"]
 
 
 def test_nodes_run_on_the_loop_of_asyncio_where_uvloop_is_not_installed(

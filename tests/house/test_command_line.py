@@ -119,6 +119,20 @@ def test_a_node_imports_neither_spark_nor_the_terminal_renderer() -> None:
     )
 
 
+def test_a_node_without_extensions_does_not_look_for_entry_points() -> None:
+    """Looking for them takes 20 ms of CPU time."""
+    program = (
+        "import kraftsim.cli.node, kraftsim.cluster.launch, kraftsim.extensions as extensions; "
+        "from kraftsim.releases.release import release; from kraftsim.lab.bugs.bug import bug; "
+        "release('3.9'); bug('KAFKA-10533'); "
+        "print(extensions._Process.loaded.has_read_entry_points)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
 def test_optimised_python_is_refused_with_one_line() -> None:
     """Assertions must be enabled."""
     done = run("--version", python=("-O",))

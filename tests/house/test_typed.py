@@ -1,5 +1,5 @@
 """kraftsim is a typed package: the py.typed files of PEP 561 are in the tree and in the wheel, and
-a strict check of user code passes.
+a strict check of user code passes, also of what `kraftsim new` writes.
 """
 
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from setuptools import Distribution
+
+from kraftsim.cli.own_files import OWN_KINDS, write_own
 
 PROJECT_ROOT = Path(__file__).parents[2]
 PACKAGES = ("kraftsim", "protocol", "scenarios", "pyspark_kafka_log")
@@ -48,6 +50,8 @@ def test_a_strict_type_check_of_user_code_passes(
 ) -> None:
     file = tmp_path / "user.py"
     file.write_text(USER)
+    for kind in OWN_KINDS:
+        write_own(kind, ["own", kind], tmp_path)
     cache = pytestconfig.cache.mkdir("mypy")
     command = [
         sys.executable,
@@ -58,10 +62,26 @@ def test_a_strict_type_check_of_user_code_passes(
         os.devnull,
         "--cache-dir",
         str(cache),
-        str(file),
+        *sorted(str(each) for each in tmp_path.glob("*.py")),
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (
         'Revealed type is "builtins.str"' in done.stdout or 'Revealed type is "str"' in done.stdout
     )
+
+
+def test_what_kraftsim_new_writes_is_formatted_and_linted(tmp_path: Path) -> None:
+    """As this project is, without its rule about where numbers come from."""
+    for kind in OWN_KINDS:
+        write_own(kind, ["own", kind], tmp_path)
+    options = ("--isolated", "--line-length", "100")
+    rules = ("--select", "E,F,W,I,UP,B,SIM,RUF")
+    for command in (("check", *options, *rules), ("format", *options, "--check")):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout

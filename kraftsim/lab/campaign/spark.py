@@ -37,6 +37,7 @@ from kraftsim.analysis.state_machines import Step, find_steps
 from kraftsim.analysis.verdicts import Row, by_run, find_rows, verdicts_of
 from kraftsim.analysis.views import all_runs
 from kraftsim.cluster.scenario import scenario
+from kraftsim.extensions import is_path, loadable
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Verdict
 from kraftsim.lab.campaign.spark_child import DONE, EVENTS, done_file
@@ -163,6 +164,12 @@ def sweep_on_spark(
     jobs_of(names, seeds[:1], terms)
     if out is None and not master.startswith("local"):
         raise ValueError(f"with {master} the workers need a shared directory: use --out")
+    files = [] if master.startswith("local") else [each for each in loadable() if is_path(each)]
+    if files:
+        raise ValueError(
+            f"with {master} the workers do not have the file {files[0]}: install it there as a "
+            "module, and name that module with --extension"
+        )
     with (
         _directory(out) as root,
         _session(spark, SparkOptions(master=master, conf=conf or {})) as session,

@@ -16,6 +16,7 @@ from types import TracebackType
 import msgspec
 
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.extensions import load, loadable
 from kraftsim.lab.bugs.bug import bug
 from kraftsim.lab.explore.record import RunResult, replay_command
 from kraftsim.lab.explore.request import RunRequest
@@ -48,13 +49,15 @@ USUAL = Terms()
 class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     """One seed of a scenario.
 
-    The caller that runs it determines the content of the directory `out`.
+    The caller that runs it determines the content of the directory `out`. `extensions` are loaded
+    by the process that runs it.
     """
 
     name: str
     seed: int
     terms: Terms = USUAL
     out: str | None = None
+    extensions: tuple[str, ...] = ()
 
     @property
     def run(self) -> str:
@@ -64,8 +67,11 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     def request(self) -> RunRequest:
         """Return the request for the run.
 
-        Raises KeyError for an unknown scenario, ValueError for parameters that it does not support.
+        Raises KeyError for an unknown scenario, ValueError for parameters that it does not support
+        and for an extension that cannot be loaded.
         """
+        for extension in self.extensions:
+            load(extension)
         terms = self.terms
         return RunRequest(
             scenario=scenario(self.name),
@@ -92,8 +98,9 @@ def jobs_of(
         bug(name)
     chosen = [CampaignJob(name=name, seed=0, terms=terms).request().scenario.name for name in names]
     place = None if out is None else str(out)
+    extensions = loadable()
     return [
-        CampaignJob(name=name, seed=seed, terms=terms, out=place)
+        CampaignJob(name=name, seed=seed, terms=terms, out=place, extensions=extensions)
         for seed in seeds
         for name in chosen
     ]

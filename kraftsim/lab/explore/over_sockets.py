@@ -23,7 +23,7 @@ from kraftsim.cluster.socket_environment import (
     wants_proxy,
 )
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.events.catalogue import KINDS
+from kraftsim.events.catalogue import event_class
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
 from kraftsim.invariants.invariant import Envelope, Oracle
@@ -68,7 +68,7 @@ def _events_of(path: Path) -> Iterator[Noted]:
             fields: dict[str, Any] = msgspec.json.decode(line) if line else {}
         except msgspec.DecodeError:
             continue
-        kind = KINDS.get(fields.get("kind", ""))
+        kind = event_class(fields.get("kind", ""))
         if kind is not None:
             envelope = Envelope(
                 node=fields["node"],

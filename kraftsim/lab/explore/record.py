@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.extensions import options
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.version import __version__
 from kraftsim.world.interface import Clock
@@ -81,6 +82,7 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         "--seed",
         str(request.seed),
     ]
+    words += options()
     for bug in request.bugs:
         words += ["--bug", bug]
     if request.release:
@@ -156,8 +158,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
                 and self.events_sha256 is not None
                 and (self.violations or self.trouble is not None)
             )
-            text.append(
-                f"  kept in {self.out}; next: kraftsim {'shrink' if can_shrink else 'analyze'} "
-                f"{self.out}"
+            words = (
+                ["shrink", self.out] if can_shrink else ["analyze", self.out, *options("INVARIANT")]
             )
+            text.append(f"  kept in {self.out}; next: kraftsim {shlex.join(words)}")
         return text

@@ -16,6 +16,7 @@ import msgspec
 from kraftsim import former_names
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.extensions import ExtensionError, extensions, is_path, load
 from kraftsim.former_names import present_name
 from kraftsim.lab.explore.record import REPLAY_FILE, RunResult
 from kraftsim.lab.explore.request import RunEnvironment, RunRequest
@@ -41,7 +42,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     `faults` are the whole schedule, `settings` those of all nodes, `workload` every parameter; the
-    result follows.
+    result follows. `extensions` are those that the process of the run had, with the digests of
+    their files: paths, relative to the current directory where possible, and names of modules.
     """
 
     format: int
@@ -63,12 +65,16 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None
     event_count: int
     events_sha256: str | None
+    extensions: Mapping[str, str] = {}
 
     def request(self) -> RunRequest:
-        """Return the request that repeats the run.
+        """Return the request that repeats the run, and load its extensions.
 
-        Raises KeyError for a scenario that no longer exists.
+        Raises KeyError for a scenario that no longer exists, ExtensionError for an extension that
+        cannot be loaded.
         """
+        for extension in self.extensions:
+            _load(extension)
         return RunRequest(
             scenario=scenario(self.scenario),
             mode=Mode(self.mode),
@@ -83,11 +89,31 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
+    def changed_extensions(self) -> tuple[str, ...]:
+        """Return which of its extensions, all loaded, are other files than in the run."""
+        present = {each.place: each.sha256 for each in extensions()}
+        return tuple(
+            name for name, digest in self.extensions.items() if present.get(name, digest) != digest
+        )
+
     def write(self, root: Path) -> None:
         """Write the file into a run's directory."""
         (root / REPLAY_FILE).write_bytes(
             msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
         )
+
+
+def _load(extension: str) -> None:
+    """Load an extension that a run had. Raises ExtensionError."""
+    if is_path(extension) and not Path(extension).is_file():
+        raise ExtensionError(
+            f"the run needs the extension {extension}, which does not exist here: repeat it in the "
+            "directory that it was run in"
+        )
+    try:
+        load(extension)
+    except ExtensionError as trouble:
+        raise ExtensionError(f"the run needs an extension: {trouble}") from trouble
 
 
 def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Replay:
@@ -112,6 +138,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
         trouble=result.trouble,
         event_count=result.event_count,
         events_sha256=result.events_sha256,
+        extensions={each.place: each.sha256 for each in extensions()},
     )
 
 

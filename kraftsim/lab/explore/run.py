@@ -2,7 +2,7 @@
 equals the recorded one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ from kraftsim.lab.explore.divergence import RunDifference, compare
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.replay import Environment, Replay, environment
 from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.faults.fault import Fault
 
 # --------------------------------------------------------------------------------------------------
 # Runs a replay file, and reports whether the run equals the recorded one
@@ -33,17 +34,18 @@ def run_scenario(
     work: Mapping[str, int] | None = None,
     controllers: int | None = None,
     brokers: int | None = None,
+    faults: Sequence[Fault] | None = None,
 ) -> RunResult:
-    """Run a scenario and return the result.
+    """Run a scenario, by its name or the path of the file that exports it, and return the result.
 
     With `out` the run's directory is kept there, as `kraftsim.cluster.directories` describes.
 
     `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of
-    the scenario.
+    the scenario. `faults` is the schedule; None: as the seed draws it.
 
     Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the
-    scenario does not support or fewer nodes than it needs, SpecError for an invalid cluster,
-    FileExistsError if `out` contains a run already.
+    scenario does not support, fewer nodes than it needs or a file without a scenario, SpecError
+    for an invalid cluster, FileExistsError if `out` contains a run already.
     """
     request = RunRequest(
         scenario=scenario(name),
@@ -55,6 +57,7 @@ def run_scenario(
         workload=dict(work or {}),
         controllers=controllers,
         brokers=brokers,
+        faults=None if faults is None else tuple(faults),
     )
     return run_request(request, out)
 
@@ -88,6 +91,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     difference: RunDifference | None
     recorded_environment: Environment
     environment: Environment
+    changed_extensions: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -104,6 +108,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
                 f"  recorded with {_environment_text(self.recorded_environment)}; replayed with "
                 f"{_environment_text(self.environment)}"
             )
+        text += [f"  {name} has changed since the run" for name in self.changed_extensions]
         if self.difference is None:
             return [
                 *text,
@@ -133,6 +138,7 @@ def check_replay(replay: Replay, *, recorded: Path, out: Path) -> Checked:
         difference=compare(recorded, out) if can_compare else None,
         recorded_environment=replay.environment,
         environment=environment(),
+        changed_extensions=replay.changed_extensions(),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from kraftsim.events.event import Event
+from kraftsim.extensions import load, loadable
 from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.virtual import VirtualRun, set_up
@@ -341,5 +342,16 @@ def processes(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
     if jobs == 1:
         yield None
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_load_all,
+        initargs=(loadable(),),
+    ) as pool:
         yield pool
+
+
+def _load_all(extensions: tuple[str, ...]) -> None:
+    """Load the extensions of the process that started this one: a request names their parts."""
+    for extension in extensions:
+        load(extension)

@@ -11,6 +11,7 @@ import msgspec
 
 from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
+from kraftsim.extensions import Extension, extensions
 from kraftsim.world.simulated import FileClass as FileClass
 
 if TYPE_CHECKING:
@@ -243,9 +244,14 @@ FAULTS: Catalogue[FaultKind] = Catalogue(
 )
 
 
-@cache
 def fault_kind(name: str) -> FaultKind:
     """Return a kind by its name. Raises KeyError with the known names."""
+    return _kind_with(name, extensions())
+
+
+@cache
+def _kind_with(name: str, loaded: tuple[Extension, ...]) -> FaultKind:
+    """Return a kind; look again, when other extensions are loaded."""
     return FAULTS.named(name)
 
 

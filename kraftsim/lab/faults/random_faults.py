@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+from kraftsim.extensions import Extension, extensions
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     BOTH_WAYS,
@@ -236,8 +237,13 @@ def draw_settings(random: "Random", fault_space: FaultSpace) -> dict[str, str]:
     }
 
 
-@cache
 def _all_kinds() -> tuple[FaultKind, ...]:
+    return _kinds_with(extensions())
+
+
+@cache
+def _kinds_with(loaded: tuple[Extension, ...]) -> tuple[FaultKind, ...]:
+    """Return every kind; again, when other extensions are loaded."""
     return FAULTS.all()
 
 
