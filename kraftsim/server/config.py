@@ -574,6 +574,7 @@ class NodeConfig:
         "kraftsim.initial.controllers", initial_controllers
     )
     frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
+    small_segments: bool = setting("kraftsim.small.segments", boolean, "false")
     large_frame_bytes: int = setting(
         "kraftsim.large.frame.bytes", integer(at_least=1), str(LARGE_FRAME_BYTES)
     )
@@ -720,7 +721,7 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
     check_listeners(config)
     check_advertised(config, given="advertised.listeners" in properties)
     check_security(config)
-    check_values(config.release, config.given)
+    check_values(config.release, config.given, small_segments=config.small_segments)
     if not config.log_dirs or len(set(map(normpath, config.log_dirs))) < len(config.log_dirs):
         raise ConfigError(
             f"log.dirs must name directories, each of them once, got {','.join(config.log_dirs)!r}"

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
+from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.lab.explore.record import replay_command
@@ -153,3 +154,13 @@ def test_clients_of_a_scenario_use_the_features_of_its_release(name: str) -> Non
     """
     result = run_scenario(name, seed=1, release="4.4")
     assert result.outcome == "ok", "\n".join(result.lines())
+
+
+@pytest.mark.parametrize("each", scenarios(), ids=lambda each: each.name)
+def test_settings_that_a_scenario_draws_are_valid_in_each_release(each: Scenario) -> None:
+    """A release may have bounds that others do not have: 4.1 has some for metadata segments."""
+    supported = [known.name for known in releases() if each.supports_release(known.name)]
+    for line in supported:
+        for seed in range(2):
+            request = RunRequest(scenario=each, mode=Mode.SIM, seed=seed, release=line)
+            require_valid(request.spec(port=9092))

@@ -63,6 +63,10 @@ MEANINGS: Final[Mapping[str, str]] = {
         "event log."
     ),
     "kraftsim.seed": "Seed of ids and nonces; 0: the operating system's entropy. See below.",
+    "kraftsim.small.segments": (
+        "Accept values of log.segment.bytes and metadata.log.segment.bytes below the minimum of a "
+        "release, for runs with many segments."
+    ),
     "kraftsim.tiering.remedy": (
         "What a leader does if a segment to copy has no producer snapshot; empty: as released."
     ),

@@ -14,6 +14,7 @@ from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
 from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
 from kraftsim.lab.workloads.upgrading import VERSION_KEY
 from kraftsim.releases.release import DEFAULT_RELEASE, is_before
+from kraftsim.server.config_values import SEGMENT_SIZES
 from kraftsim.server.inbox import LARGE_FRAME_BYTES
 from kraftsim.world.interface import stream
 from kraftsim.world.simulated import Simulation
@@ -43,6 +44,8 @@ LARGE_FRAMES_BYTES = (100, 140, 160, 180, 200, 220, 250, 400)
 """Most requests of scenarios have 60 to 400 bytes: some of them should be large, and some not."""
 READS_BYTES = (100, 100, 150, 200, 200, 1000)
 LARGE_FRAME_KEY = "kraftsim.large.frame.bytes"
+SMALL_SEGMENTS = "kraftsim.small.segments"
+"""Every release accepts the segment sizes that scenarios draw."""
 USUAL_SHARE = 0.5
 
 
@@ -271,6 +274,8 @@ class RunRequest:
         around = self.around().settings if self.mode is Mode.SIM else {}
         controllers = self._controllers
         settings = {**around, **self._scenario_settings(), **self.settings}
+        if any(name in settings for name in SEGMENT_SIZES):
+            settings.setdefault(SMALL_SEGMENTS, "true")
         spec = ClusterSpec(
             zookeeper=self.scenario.zookeeper_mode,
             controllers=controllers,
