@@ -25,11 +25,12 @@ The differences between the modes are listed here and nowhere else:
 """
 
 import asyncio
+import importlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, SupportsIndex, TypeVar
 
 from kraftsim import former_names
 from kraftsim.catalogue import Catalogue, sibling
@@ -429,6 +430,8 @@ class Scenario:
     """Draws settings of one run from its seed, on top of `settings`: a value that is the same in
     every run hides bugs that another one shows.
     """
+    has_own_faults: bool = True
+    """Whether `faults` draws any; without them every run has random faults."""
     fault_space: FaultSpace | None = None
     """The fault space of random faults, in addition to those that `faults` draws; None: no random
     faults.
@@ -445,6 +448,19 @@ class Scenario:
     since: str = ""
     until: str = ""
     """The first and the last release of a new cluster that the scenario supports; "": no bound."""
+    reference: str = ""
+    """What `scenario` finds one from outside the project by, in another process, too: FILE.py,
+    FILE.py::FUNCTION, or the name of one in an extension. Its runs are isolated
+    (`kraftsim.lab.explore.isolated`).
+    """
+    workload_prefixes: tuple[str, ...] = ()
+    """Workload parameters may also begin with one of these: the rest of their name is free."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> "str | tuple[object, ...]":
+        """Pickle a scenario from outside by its reference: other processes load its file again."""
+        if self.reference:
+            return scenario, (self.reference,)
+        return object.__reduce_ex__(self, protocol)
 
     def supports_release(self, line: str) -> bool:
         """Return whether the scenario supports clusters that begin with a release.
@@ -468,6 +484,11 @@ class Scenario:
             raise ValueError(
                 f"{self.name} does not support release {line}; choose one of {', '.join(supported)}"
             )
+
+    @property
+    def identifier(self) -> str:
+        """What `scenario` finds it by: its name, or the reference of one from outside."""
+        return self.reference or self.name
 
     @property
     def least_controllers(self) -> int:
@@ -508,6 +529,9 @@ class Scenario:
         return ""
 
 
+REFERENCE_SIGN = "::"
+"""Between the file and the function in a reference."""
+
 SCENARIOS: Catalogue[Scenario] = Catalogue(
     sibling("scenarios"), "SCENARIO", Scenario, former=former_names.SCENARIOS
 )
@@ -518,15 +542,30 @@ def scenarios() -> tuple[Scenario, ...]:
     return SCENARIOS.all()
 
 
-def scenario(name: str) -> Scenario:
-    """Return a scenario by its name; '-' and '_' are the same. Or that of a file, by its path: the
-    file exports it as SCENARIO.
+APPLICATIONS = "kraftsim.lab.application.reference"
+"""Turns FILE.py::FUNCTION into a scenario; imported on use, as the files of a catalogue are."""
 
-    Raises KeyError with the known names, ExtensionError for a file that cannot be used.
+
+def scenario(name: str) -> Scenario:
+    """Return a scenario by its name ('-' and '_' are the same); or that of a file, by its path: the
+    file exports it as SCENARIO; or an application or a simulation test, by FILE.py::FUNCTION.
+
+    Raises KeyError with the known names, ExtensionError for a file that cannot be used, ValueError
+    for a function that cannot be run.
     """
+    if REFERENCE_SIGN in name:
+        found = importlib.import_module(APPLICATIONS).scenario_of(name)
+        assert isinstance(found, Scenario), "its return type"
+        return found
     if is_path(name):
-        return _scenario_of(Path(name))
-    return SCENARIOS.named(name.replace("-", "_"))
+        return replace(_scenario_of(Path(name)), reference=name)
+    found = SCENARIOS.named(name.replace("-", "_"))
+    is_from_outside = any(
+        each is found
+        for extension in exporting("SCENARIO", installed=False)
+        for each in SCENARIOS.of_extension(extension)
+    )
+    return replace(found, reference=found.name) if is_from_outside else found
 
 
 def _scenario_of(file: Path) -> Scenario:

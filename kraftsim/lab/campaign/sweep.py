@@ -14,6 +14,7 @@ import msgspec
 
 from kraftsim.lab.campaign.summary import CampaignResult, SweepResult, add_faults, summary
 from kraftsim.lab.campaign.worker_pool import (
+    FAILED,
     USUAL,
     VIOLATED,
     CampaignJob,
@@ -128,7 +129,7 @@ def campaign(
 ) -> CampaignResult:
     """Run every seed of every scenario in simulation and return the findings.
 
-    Without `keep_going` no new seed starts after the first violation.
+    Without `keep_going` no new seed starts after the first violation or aborted run.
 
     With `out` the runs that were not clean are kept there, one directory per seed. With `journal`
     every seed is recorded, and those that the file has already are not repeated. `is_over` is
@@ -211,7 +212,7 @@ class _Course:
     def _add(self, key: Key, done: JobDone) -> None:
         self._done[key] = done
         self._progress.add(done)
-        if done.result.outcome == VIOLATED and not self._keep_going:
+        if done.result.outcome in (VIOLATED, FAILED) and not self._keep_going:
             self._last_place = min(self._last_place, self._places[key])
 
     def _tell(self) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.extensions import load, loadable
 from kraftsim.lab.bugs.bug import bug
+from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.record import RunResult, replay_command
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
@@ -62,7 +63,12 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def run(self) -> str:
         """The name of the run in a dataset: its scenario, seed and bugs."""
-        return "-".join((self.name, str(self.seed), *self.terms.bugs))
+        return "-".join((self.short_name, str(self.seed), *self.terms.bugs))
+
+    @property
+    def short_name(self) -> str:
+        """The name of the scenario in the names of directories: without the path of its file."""
+        return self.name.rpartition("/")[2].replace(".py", "").replace("::", ".")
 
     def request(self) -> RunRequest:
         """Return the request for the run.
@@ -96,7 +102,9 @@ def jobs_of(
     """
     for name in terms.bugs:
         bug(name)
-    chosen = [CampaignJob(name=name, seed=0, terms=terms).request().scenario.name for name in names]
+    chosen = [
+        CampaignJob(name=name, seed=0, terms=terms).request().scenario.identifier for name in names
+    ]
     place = None if out is None else str(out)
     extensions = loadable()
     return [
@@ -134,12 +142,13 @@ def carry_out(job: CampaignJob) -> JobDone:
     A run that is not clean is repeated, to be kept below `out`: runs are deterministic, and clean
     ones need no files.
     """
-    began = time.process_time()
+    began = time.process_time() + isolated.cpu_seconds()
     request = job.request()
     result = run_request(request)
     if job.out is not None and result.outcome != OK:
-        result = _kept(request, result, Path(job.out) / f"{job.name}-{job.seed}")
-    return JobDone(result=result, cpu_seconds=time.process_time() - began)
+        result = _kept(request, result, Path(job.out) / f"{job.short_name}-{job.seed}")
+    spent_seconds = time.process_time() + isolated.cpu_seconds() - began
+    return JobDone(result=result, cpu_seconds=spent_seconds)
 
 
 def run_job_safely(job: CampaignJob) -> JobDone:

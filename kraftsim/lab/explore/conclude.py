@@ -44,7 +44,7 @@ def conclude(
     command = replay_command(request, directory)
     violated = [verdict for verdict in ending.verdicts if verdict.outcome is Outcome.VIOLATED]
     result = RunResult(
-        scenario=request.scenario.name,
+        scenario=request.scenario.identifier,
         mode=request.mode.value,
         seed=request.seed,
         outcome=word,

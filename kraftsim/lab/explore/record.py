@@ -76,7 +76,7 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
     words = [
         "kraftsim",
         "scenario",
-        request.scenario.name,
+        request.scenario.identifier,
         "--mode",
         request.mode.value,
         "--seed",

@@ -121,7 +121,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
     return Replay(
         format=FORMAT,
         kraftsim=__version__,
-        scenario=request.scenario.name,
+        scenario=request.scenario.identifier,
         mode=request.mode.value,
         seed=request.seed,
         release=spec.release,

@@ -133,7 +133,7 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
     own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
     if mode is not Mode.SIM or scenario.fault_space is None:
         return own
-    place = stream(seed, HARNESS, 1, "search").random()
+    place = stream(seed, HARNESS, 1, "search").random() if scenario.has_own_faults else 1.0
     if place < OWN_SHARE:
         return own
     random_faults = draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space)
@@ -202,7 +202,11 @@ class RunRequest:
     surroundings: RunEnvironment | None = None
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.workload) - set(self.scenario.workload))
+        unknown = sorted(
+            parameter
+            for parameter in set(self.workload) - set(self.scenario.workload)
+            if not parameter.startswith(self.scenario.workload_prefixes)
+        )
         if unknown:
             raise ValueError(
                 f"{self.scenario.name} has no workload parameter {unknown[0]} (it has: "

@@ -17,6 +17,7 @@ import msgspec
 from kraftsim.events.event import Event
 from kraftsim.extensions import load, loadable
 from kraftsim.invariants.invariant import Envelope, Oracle
+from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.virtual import VirtualRun, set_up
 from kraftsim.lab.faults.fault import Fault, OnEvent
@@ -79,6 +80,8 @@ def probe(
     A finding that ends a full run ends a probe, too, wanted or not: so a probe never finds more
     than the run itself.
     """
+    if isolated.needs_isolation(request):
+        return _isolated_probe(request, ProbeLimits(wanted=wanted, until_ns=until_ns))
     began = time.process_time()
     request = _without_frames(request)
     with request.simulation() as simulation:
@@ -105,6 +108,26 @@ def probe(
             ended_at_ns=simulation.now_ns,
             cpu_seconds=time.process_time() - began,
         )
+
+
+class ProbeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a probe ends: see `probe`."""
+
+    wanted: ProbeFinding | None
+    until_ns: int | None
+
+
+def _isolated_probe(request: RunRequest, limits: ProbeLimits) -> Seen:
+    """Probe code from outside: see `kraftsim.lab.explore.isolated`."""
+    task = f"{__name__}:{probe_as_data.__name__}"
+    answer = isolated.call(task, request, msgspec.json.encode(limits))
+    return msgspec.json.decode(answer, type=Seen)
+
+
+def probe_as_data(request: RunRequest, limits: bytes) -> bytes:
+    """Probe a request within ProbeLimits, given as JSON, and return the result as JSON."""
+    chosen = msgspec.json.decode(limits, type=ProbeLimits)
+    return msgspec.json.encode(probe(request, wanted=chosen.wanted, until_ns=chosen.until_ns))
 
 
 def without_numbers(message: str) -> str:

@@ -117,6 +117,11 @@ def is_running() -> bool:
     return _loop is not None
 
 
+def running_loop() -> "VirtualLoop | None":
+    """Return the loop of the simulation that runs, in any thread."""
+    return _loop
+
+
 def running_process() -> Process | None:
     """Return the simulated process whose code runs in this thread, or None outside of a
     simulation.
