@@ -9,11 +9,44 @@ from kraftsim.version import __version__
 
 if TYPE_CHECKING:
     from kraftsim.analysis.access import EventTables, OpenedRun, open_dataset, open_run
+    from kraftsim.lab.application.host import AppHost
+    from kraftsim.lab.application.options import application
+    from kraftsim.lab.application.run import ApplicationRun
+    from kraftsim.lab.application.simulate import (
+        SimulationFailed,
+        SimulationResult,
+        simulate,
+        simulate_seeds,
+    )
     from kraftsim.testing.cluster import Cluster
 
-__all__ = ("Cluster", "EventTables", "OpenedRun", "__version__", "open_dataset", "open_run")
+__all__ = (
+    "AppHost",
+    "ApplicationRun",
+    "Cluster",
+    "EventTables",
+    "OpenedRun",
+    "SimulationFailed",
+    "SimulationResult",
+    "__version__",
+    "application",
+    "open_dataset",
+    "open_run",
+    "simulate",
+    "simulate_seeds",
+)
 
-_HOMES = {"Cluster": "kraftsim.testing.cluster"}
+_SIMULATE = "kraftsim.lab.application.simulate"
+_HOMES = {
+    "AppHost": "kraftsim.lab.application.host",
+    "ApplicationRun": "kraftsim.lab.application.run",
+    "Cluster": "kraftsim.testing.cluster",
+    "SimulationFailed": _SIMULATE,
+    "SimulationResult": _SIMULATE,
+    "application": "kraftsim.lab.application.options",
+    "simulate": _SIMULATE,
+    "simulate_seeds": _SIMULATE,
+}
 _TABLES = "kraftsim.analysis.access"
 
 

@@ -4,6 +4,7 @@ what a cluster has reached.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -495,6 +496,18 @@ class TransactionQueries:
         self._connections = ClusterConnections(
             world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap))
         )
+
+    async def existing(self, topics: Sequence[str]) -> list[str]:
+        """Return those of the topics that exist; retries until there is an answer."""
+        while True:
+            with suppress(OSError):
+                answer = await self._connections.metadata(topics)
+                return [
+                    str(each.name)
+                    for each in answer.topics
+                    if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ]
+            await asyncio.sleep(STABLE_RETRY_SECONDS)
 
     async def until_decided(self, topics: Sequence[str]) -> None:
         """Return when no partition of the topics has an open transaction: the last stable offset

@@ -4,7 +4,7 @@ which scenarios run there.
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.producer_id_client import InitProducerIdClient
@@ -35,6 +35,7 @@ from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
 from kraftsim.cluster.zookeeper_queries import compare, take_back
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.arm import FaultSchedule
+from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.migration.migration import Migration
@@ -51,6 +52,24 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the simulation)
 
 T = TypeVar("T")
+
+
+class Program(Protocol):
+    """What runs on a host that is no node of the cluster."""
+
+    def main(self, host: Host) -> Coroutine[object, object, object] | None:
+        """Return what the next process of the host runs; None: nothing."""
+        ...
+
+    def ending(self) -> Coroutine[object, object, object] | None:
+        """Return its clean end; None if it does not run."""
+        ...
+
+    def start(self) -> None:
+        """Start it if it is down and should run."""
+        ...
+
+
 SEGMENT_SUFFIX = ".log"
 METADATA_DIRECTORY = "__cluster_metadata-0/"
 STOP_SECONDS = 10.0
@@ -71,6 +90,8 @@ class SimulatedCluster:
         self.simulation = simulation
         self.nodes: dict[str, Node] = {}
         self.hosts: dict[str, Host] = {name: simulation.add_host(name) for name in spec.node_names}
+        self.programs: dict[str, Program] = {}
+        """What runs on other hosts, by host."""
         self.failures: list[str] = []
         """Errors that ended nodes and were neither a fault nor a broken disk: always a bug of
         kraftsim.
@@ -81,7 +102,7 @@ class SimulatedCluster:
         """
         self._names = {host.name: name for name, host in self.hosts.items()}
         make_known(simulation, self._zookeeper)
-        simulation.on_restart = self._main_of
+        simulation.on_restart = self._next_of
         simulation.on_stop = self._ending_of
 
     @property
@@ -228,6 +249,13 @@ class SimulatedCluster:
     def _specs(self, names: Sequence[str]) -> list[NodeSpec]:
         return [self.spec.node(name, host_is_name=True) for name in names]
 
+    def _next_of(self, host: Host) -> Coroutine[object, object, object] | None:
+        """Return what the next process of a host runs."""
+        if host.name in self._names:
+            return self._main_of(host)
+        program = self.programs.get(host.name)
+        return None if program is None else program.main(host)
+
     async def _main_of(self, host: Host) -> None:
         name = self._names[host.name]
         properties = {
@@ -265,6 +293,8 @@ class SimulatedCluster:
         """Return the clean shutdown of the node on a host; None for one that is down, starting, or
         stopping already.
         """
+        if host.name in self.programs:
+            return self.programs[host.name].ending()
         name = self._names.get(host.name)
         if name is None or not host.is_alive or self._came_up.get(name) != host.process.incarnation:
             return None
@@ -382,6 +412,11 @@ class SimulatedEnvironment:
         """Return the value of a workload parameter."""
         return self._workload[parameter]
 
+    @property
+    def parameters(self) -> Mapping[str, int]:
+        """All workload parameters."""
+        return self._workload
+
     def now_seconds(self) -> float:
         """Return virtual seconds since the run began."""
         return self._simulation.now_ns / 1e9
@@ -404,6 +439,12 @@ class SimulatedEnvironment:
         for host in self.cluster.hosts.values():
             if not host.is_alive:
                 self._simulation.restart(host)
+        for program in self.cluster.programs.values():
+            program.start()
+
+    def add_fault(self, fault: Fault) -> None:
+        """Arm one more fault now; `heal` ends it, too. A time trigger counts from the beginning."""
+        self._schedule.add(fault)
 
     async def restart(
         self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None

@@ -132,6 +132,7 @@ class FaultSchedule:
         self.faults = tuple(faults)
         self._simulation = simulation
         self._strikes: list[Injection] = []
+        self._by_hand: list[Injection] = []
 
     @property
     def injections(self) -> tuple[Injection, ...]:
@@ -147,16 +148,22 @@ class FaultSchedule:
             for fault, key in zip(self.faults, keys, strict=True)
         ]
 
+    def add(self, fault: Fault) -> None:
+        """Arm one more fault, which is not of the schedule; its times count from the beginning of
+        the run.
+        """
+        self._by_hand.append(arm(fault, self._simulation, f"by hand {len(self._by_hand)}"))
+
     def heal(self) -> None:
         """End every fault that lasts, and disarm the others."""
-        for injection in self._strikes:
+        for injection in (*self._strikes, *self._by_hand):
             injection.end()
 
     def counts(self) -> dict[str, tuple[int, int, int]]:
         """Return armed, fired and effective counts, sorted by kind."""
         return {
             kind: (count.armed, count.fired, count.bit)
-            for kind, count in tally(self._strikes).items()
+            for kind, count in tally((*self._strikes, *self._by_hand)).items()
         }
 
 

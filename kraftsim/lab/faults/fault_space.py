@@ -96,6 +96,8 @@ class FaultSpace:
     """Whether brokers keep their metadata in ZooKeeper."""
     may_change_release: bool = False
     """Whether nodes may run another release for a while."""
+    clients_fail: bool = False
+    """Whether the processes of clients may have faults, too: applications that are restarted."""
     of_size: "Sized"
     """Returns the fault space for other numbers of nodes."""
 
@@ -112,9 +114,12 @@ class FaultSpace:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The hosts whose processes and disks may have faults: all but the clients."""
+        """The hosts whose processes and disks may have faults: all but clients that may not."""
         return tuple(
-            host for role, hosts in self.hosts.items() if role != CLIENTS for host in hosts
+            host
+            for role, hosts in self.hosts.items()
+            if role != CLIENTS or self.clients_fail
+            for host in hosts
         )
 
     def role_of(self, host: str) -> str:
