@@ -27,6 +27,7 @@ import pytest
 if TYPE_CHECKING:
     from kraftsim.testing.cluster import Cluster
 
+pytest_plugins = ("kraftsim.testing.simulation_tests",)
 ClusterFactory = Callable[..., "Cluster"]
 CLUSTERS: Final = ("kraftsim_cluster", "kraftsim_module_cluster", "kraftsim_session_cluster")
 RELEASE: Final = "kraftsim_release"

@@ -4,7 +4,7 @@ ARGS="failover --rounds 20" passes options.
 python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
        traffic latency producers leader_failover variants id_variants migration shrink idle bugs
-       operator_log large_requests leases watch
+       operator_log large_requests leases watch application
 """
 
 import subprocess
@@ -65,6 +65,10 @@ BENCHES = {
     "leader_failover": (
         "from kill -9 of a partition leader to the next acknowledged record, compared with "
         "Apache Kafka"
+    ),
+    "application": (
+        "CPU seconds of a seed of an aiokafka application in virtual time, and whether seeds "
+        "repeat under other hash seeds"
     ),
     "variants": (
         "producer state of five batches or of the latest one (KIP-758): memory, responses, errors"
