@@ -111,6 +111,20 @@ async def wait_for_replicas(
     return known
 
 
+async def topic_id_of(
+    host: str, port: int, topic: str, *, security: LinkSecurity | None = None
+) -> bytes | None:
+    """Return the id of a topic; None if there is no such topic, or it has none."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    answer = await _ask(host, port, request, security)
+    if not isinstance(answer, MetadataResponse) or not answer.topics:
+        return None
+    topic_id = answer.topics[0].topic_id
+    return topic_id if any(topic_id) else None
+
+
 async def wait_until_in_sync(host: str, port: int, *, security: LinkSecurity | None = None) -> None:
     """Return when a broker reports a leader for each partition of each topic, and all its replicas
     in sync: before that the next node of a rolling restart must not be stopped.

@@ -30,10 +30,17 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import BrokerListener, listeners_of
+from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, SpecError
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.fault import members, names_leader, with_leader
 from kraftsim.lab.faults.field import Condition, links_of
+from kraftsim.lab.faults.rules_request_faults import RequestFault
+from kraftsim.testing.request_faults import (
+    AsyncRequestFaultVerbs,
+    InjectedFault,
+    RequestFaultVerbs,
+)
 from kraftsim.testing.security import security_preset
 
 if TYPE_CHECKING:  # the checks, which most tests do not ask for, import every invariant
@@ -59,7 +66,7 @@ class InvariantsViolated(AssertionError):
     """What the cluster did violates invariants; the message has each with its first violation."""
 
 
-class Cluster:
+class Cluster(RequestFaultVerbs):
     """A cluster; it runs between `start` and `stop`, or inside a `with` or `async with` block.
 
     `options` are the fields of `kraftsim.cluster.spec.ClusterSpec`: brokers (1), controllers (1),
@@ -96,9 +103,12 @@ class Cluster:
         self.spec = specification(options, preset.brokers, network_faults=network_faults)
         run = RunDirectory(self.directory)
         self._cluster: EmbeddedCluster | ProcessCluster = (
-            EmbeddedCluster(self.spec, run) if mode == EMBEDDED else ProcessCluster(self.spec, run)
+            EmbeddedCluster(self.spec, run)
+            if mode == EMBEDDED
+            else ProcessCluster(self.spec, run, judges_requests=network_faults)
         )
         self._driver = ClusterFaultDriver(self._cluster)
+        self._request_faults = RequestFaults(self._cluster, self._driver, run)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kraftsim-cluster", daemon=True
@@ -199,6 +209,8 @@ class Cluster:
     async def _stop(self) -> None:
         for node in self._driver.paused:
             await self._driver.resume(node)
+        await self._request_faults.heal()
+        self._request_faults.close()
         await self._driver.close()
         if isinstance(self._cluster, EmbeddedCluster):
             await asyncio.to_thread(self._cluster.stop)
@@ -317,10 +329,24 @@ class Cluster:
         return self._wait(self._reset(target))
 
     def heal(self) -> None:
-        """End what `cut` and `slow` began, resume what is paused, and start what is down; return
-        when the cluster answers as a whole.
+        """End what `cut` and `slow` began and all faults of requests, resume what is paused, and
+        start what is down; return when the cluster answers as a whole.
         """
         self._wait(self._heal())
+
+    def inject(self, fault: RequestFault) -> InjectedFault:
+        """Add a fault of requests that is made by hand. Raises FaultNotPossible."""
+        if self.mode == PROCESSES and "ssl.ca.location" in self._login:
+            raise FaultNotPossible(
+                'the proxy cannot read requests inside TLS: mode="embedded" has faults of requests'
+            )
+        injected = InjectedFault(fault)
+        number = self._wait(self._inject(fault, injected))
+        injected.begun(
+            end=lambda: self._unless_ended(self._request_faults.end(number)),
+            settle=lambda: self._unless_ended(self._request_faults.settle()),
+        )
+        return injected
 
     def wait_until_ready(self) -> None:
         """Return when every broker is ready and sees every other one as alive. Raises NotReady."""
@@ -361,6 +387,21 @@ class Cluster:
         except NoProxy as missing:
             raise _without_proxy() from missing
 
+    async def _inject(self, fault: RequestFault, injected: InjectedFault) -> int:
+        running = self._up() if fault.topic is not None else ()
+        try:
+            return await self._request_faults.inject(
+                fault, injected.report, running[0] if running else None
+            )
+        except NoProxy as missing:
+            raise _without_proxy() from missing
+
+    def _unless_ended(self, work: Coroutine[object, object, None]) -> None:
+        if self._has_ended:
+            work.close()
+        else:
+            self._wait(work)
+
     async def _reset(self, target: str) -> int:
         links = links_of(await self._named(target), self.spec.node_names)
         try:
@@ -369,6 +410,7 @@ class Cluster:
             raise _without_proxy() from missing
 
     async def _heal(self) -> None:
+        await self._request_faults.heal()
         await self._driver.heal()
         await self._cluster.answering(timeout_seconds=SECONDS / 2)
 
@@ -455,7 +497,7 @@ class Cluster:
             future.cancel()  # a call without a waiting caller must not continue
 
 
-class AsyncOperations:
+class AsyncOperations(AsyncRequestFaultVerbs):
     """The methods of a Cluster as coroutines, for tests that run on an event loop of their own."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -531,6 +573,10 @@ class AsyncOperations:
     async def heal(self) -> None:
         """See `Cluster.heal`."""
         await asyncio.to_thread(self._cluster.heal)
+
+    async def inject(self, fault: RequestFault) -> InjectedFault:
+        """See `Cluster.inject`."""
+        return await asyncio.to_thread(self._cluster.inject, fault)
 
     async def wait_until_ready(self) -> None:
         """See `Cluster.wait_until_ready`."""
