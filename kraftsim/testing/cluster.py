@@ -23,7 +23,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kraftsim.cluster.administration import create_topic, wait_until_in_sync
+from kraftsim.cluster.administration import (
+    create_topic,
+    wait_until_in_sync,
+    wait_until_served,
+)
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -54,6 +58,7 @@ Action = Callable[[str], Coroutine[object, object, bool]]
 EMBEDDED, PROCESSES = "embedded", "processes"
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
 """A new group does not wait 3 s for more members, as in Apache Kafka's container examples."""
+RETRY_SECONDS: Final = 0.005
 SECONDS: Final = 60.0
 """How long an operation may take before it raises TimeoutError."""
 
@@ -233,7 +238,7 @@ class Cluster(RequestFaultVerbs):
         self, name: str | None = None, *, partitions: int = 1, replicas: int | None = None
     ) -> str:
         """Create a topic and return its name, a new one by default; return when all replicas are in
-        sync. `replicas`: 3, or as many as there are brokers. An existing topic is used as it is.
+        sync and the leaders serve it. `replicas`: 3, or as many as there are brokers. An existing topic is used as it is.
 
         Raises TopicFailed.
         """
@@ -243,10 +248,17 @@ class Cluster(RequestFaultVerbs):
         if name is None:
             self._topics += 1
             name = f"topic-{self._topics}"
-        addresses = [(each.host, each.port) for each in self._up()]
+        running = self._up()
+        addresses = [(each.host, each.port) for each in running]
         count = min(3, self.spec.brokers) if replicas is None else replicas
+        security, retry_seconds = running[0].security, RETRY_SECONDS
         async with asyncio.timeout(SECONDS):
-            await create_topic(addresses, name, partitions, count, security=self._up()[0].security)
+            await create_topic(
+                addresses, name, partitions, count, security=security, retry_seconds=retry_seconds
+            )
+            await wait_until_served(
+                *addresses[0], name, security=security, retry_seconds=retry_seconds
+            )
         return name
 
     def _up(self) -> "Sequence[BrokerListener]":

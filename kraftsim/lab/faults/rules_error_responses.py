@@ -44,8 +44,8 @@ ROWS_ALONE: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 """APIs whose own error code is that of a session: an error of partitions is in the rows."""
 IN_SEVERAL_LISTS: Final = {"AlterUserScramCredentialsRequest": ("deletions", "upsertions")}
 """Requests whose rows are those of several lists."""
-LEADER_EPOCH: Final = "leader_epoch"
-"""Of a request what the client believes, of a row a result."""
+RESULTS: Final = ("leader_epoch", "log_start_offset")
+"""Of a request what the client believes, of a row a result: not copied."""
 ENTITY: Final = "entity"
 BELOW_A_LEVEL: Final = {"AlterReplicaLogDirsRequest": "dirs"}
 """Requests with a level of rows that the response does not repeat."""
@@ -169,7 +169,7 @@ def _row(
         of_request = {_meaning(field.name): field for field in reversed(asked.fields)}
         for field in element.fields:
             other = of_request.get(_meaning(field.name))
-            if other is not None and field.name not in (*ERROR_FIELDS, LEADER_EPOCH):
+            if other is not None and field.name not in (*ERROR_FIELDS, *RESULTS):
                 _copy(row, field, getattr(value, other.name), other)
     else:
         setattr(row, next(field.name for field in _keys(element) if field.type == asked), value)

@@ -35,8 +35,10 @@ CLIENTS: Final = "clients"
 """The sender of requests that are neither a node's nor those of kraftsim's own probes."""
 HARNESS: Final = "harness"
 """The sender of requests of kraftsim itself, which looks after a cluster."""
-OWN_CLIENT_IDS: Final = "kraftsim-"
-"""How the client ids of these begin."""
+OWN_CLIENT_IDS: Final = tuple(
+    f"kraftsim-{role}" for role in ("admin", "features", "probe", "quorum", "voters")
+)
+"""The client ids of these."""
 FETCHER: Final = re.compile(r"broker-(\d+)-fetcher-\d+")
 """The client id of a broker in connections to the leader of a partition that it replicates."""
 TRANSACTION_KEY: Final = 1
@@ -373,7 +375,7 @@ def sender_of(client_id: str | None, names: Mapping[str, str]) -> str:
     node = names.get(fetcher[1] if fetcher is not None else client_id)
     if node is not None:
         return node
-    return HARNESS if client_id.startswith(OWN_CLIENT_IDS) else CLIENTS
+    return HARNESS if client_id in OWN_CLIENT_IDS else CLIENTS
 
 
 def client_ids_of_node(node_id: int) -> tuple[str, str]:
