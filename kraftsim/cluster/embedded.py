@@ -67,7 +67,8 @@ class EmbeddedCluster:
     client(cluster.bootstrap)`.
 
     The methods block; `kill_node`, `restart_node` and `answering`
-    are the same without blocking the caller's event loop.
+    are the same without blocking the caller's event loop. Without `is_durable` no node waits for
+    the disk, which it need not for any fault that this mode has.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class EmbeddedCluster:
         directory: RunDirectory | None = None,
         *,
         follows_frames: bool = False,
+        is_durable: bool = True,
     ) -> None:
         self.spec = spec
         self._temporary = (
@@ -86,6 +88,7 @@ class EmbeddedCluster:
             if self._temporary is not None
             else directory or RunDirectory(Path())
         )
+        self._is_durable = is_durable
         self._nodes: dict[str, RunningNode] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._request_rules = RequestRules()
@@ -321,7 +324,7 @@ class EmbeddedCluster:
             **self._overrides.get(name, {}),
         }
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
-        world = real_world_of(config, self.started_ns)
+        world = real_world_of(config, self.started_ns, is_durable=self._is_durable)
         node = build_node(config, world)
         if isinstance(node, Broker | Controller):
             node.put_in_front(
