@@ -9,16 +9,44 @@ from kraftsim.version import __version__
 
 if TYPE_CHECKING:
     from kraftsim.analysis.access import EventTables, OpenedRun, open_dataset, open_run
+    from kraftsim.releases.release import Release, release
+    from kraftsim.releases.release import releases as all_releases
     from kraftsim.testing.cluster import Cluster
+    from kraftsim.testing.request_faults import InjectedFault
+    from kraftsim.testing.scenario_run import ScenarioRun, run_scenario
 
-__all__ = ("Cluster", "EventTables", "OpenedRun", "__version__", "open_dataset", "open_run")
+__all__ = (
+    "Cluster",
+    "EventTables",
+    "InjectedFault",
+    "OpenedRun",
+    "Release",
+    "ScenarioRun",
+    "__version__",
+    "all_releases",
+    "open_dataset",
+    "open_run",
+    "release",
+    "run_scenario",
+)
 
-_HOMES = {"Cluster": "kraftsim.testing.cluster"}
+_HOMES = {
+    "Cluster": "kraftsim.testing.cluster",
+    "InjectedFault": "kraftsim.testing.request_faults",
+    "Release": "kraftsim.releases.release",
+    "ScenarioRun": "kraftsim.testing.scenario_run",
+    "all_releases": "kraftsim.releases.release",
+    "release": "kraftsim.releases.release",
+    "run_scenario": "kraftsim.testing.scenario_run",
+}
+_OTHERWISE_NAMED = {"all_releases": "releases"}
+"""`kraftsim.releases` is a package."""
 _TABLES = "kraftsim.analysis.access"
 
 
 def __getattr__(name: str) -> object:
     """Import the public names on use: a node needs none of them, and the tables need an extra."""
     if name in __all__:
-        return getattr(import_module(_HOMES.get(name, _TABLES)), name)
+        home = import_module(_HOMES.get(name, _TABLES))
+        return getattr(home, _OTHERWISE_NAMED.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -78,9 +78,7 @@ def require_valid(spec: ClusterSpec) -> None:
             parts_of(config)
 
 
-def real_world_of(
-    config: AnyConfig, started_ns: int, *, is_durable: bool = True
-) -> RealWorld:
+def real_world_of(config: AnyConfig, started_ns: int, *, is_durable: bool = True) -> RealWorld:
     """Return the real world of a node: its data directory, its next event file, its clock.
 
     `started_ns` is the origin of the event timestamps of this node on the monotonic clock, unless

@@ -183,8 +183,8 @@ async def _has_coordinator(connection: PeerConnection, kind: CoordinatorKind) ->
         request.key = PROBED
     answer = await connection.request(request)
     assert isinstance(answer, FindCoordinatorResponse), "FindCoordinator was asked"
-    found = answer.coordinators or [answer]
-    return all(each.error_code == ErrorCode.NONE for each in found)
+    errors = [answer.error_code, *(found.error_code for found in answer.coordinators)]
+    return all(error == ErrorCode.NONE for error in errors)
 
 
 async def _is_retriable(connection: PeerConnection) -> bool:

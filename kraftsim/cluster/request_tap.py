@@ -135,7 +135,7 @@ class RequestTap:
             if isinstance(answer, NoAnswer | Closing):
                 later.complete(answer)
             elif fault.action is RequestAction.DELAY:
-                self._later(fault, lambda: (take_effect(), later.complete(answer)))
+                self._later(fault, lambda: _complete_late(answer, later, take_effect))
             elif fault.action is RequestAction.DISCONNECT:
                 take_effect()
                 later.complete(Closing("a fault ends the connection"))
@@ -165,6 +165,11 @@ class RequestTap:
 
     def _later(self, fault: RequestFault, work: Callable[[], object]) -> None:
         self._loop.call_later(fault.delay_ms / 1000, work)
+
+
+def _complete_late(answer: Answer, later: Deferred, take_effect: Callable[[], None]) -> None:
+    take_effect()
+    later.complete(answer)
 
 
 def _served(serve: Callable[[], Answer | Deferred]) -> Answer | Deferred:

@@ -49,8 +49,8 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
-from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.events import NodeReady, NodeStopped
+from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.identity import (
     load_identity,
     load_metadata_identity,

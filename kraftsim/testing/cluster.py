@@ -46,6 +46,7 @@ from kraftsim.events.event import Event
 from kraftsim.lab.faults.fault import members, names_leader, with_leader
 from kraftsim.lab.faults.field import Condition, links_of
 from kraftsim.lab.faults.rules_request_faults import RequestFault
+from kraftsim.releases.release import Release
 from kraftsim.testing.request_faults import (
     AsyncRequestFaultVerbs,
     InjectedFault,
@@ -228,9 +229,7 @@ class Cluster(RequestFaultVerbs):
         running = self._up()
         try:
             async with asyncio.timeout(SECONDS / 2):
-                await asyncio.gather(
-                    fetch_producer_ids(running), wait_for_coordinators(running[0])
-                )
+                await asyncio.gather(fetch_producer_ids(running), wait_for_coordinators(running[0]))
         except TimeoutError as late:
             raise NotReady(
                 "the brokers answer, but have no producer ids or coordinators within "
@@ -264,7 +263,8 @@ class Cluster(RequestFaultVerbs):
         self, name: str | None = None, *, partitions: int = 1, replicas: int | None = None
     ) -> str:
         """Create a topic and return its name, a new one by default; return when all replicas are in
-        sync and the leaders serve it. `replicas`: 3, or as many as there are brokers. An existing topic is used as it is.
+        sync and the leaders serve it. `replicas`: 3, or as many as there are brokers. An existing
+        topic is used as it is.
 
         Raises TopicFailed.
         """
@@ -312,7 +312,7 @@ class Cluster(RequestFaultVerbs):
         self,
         target: str,
         *,
-        release: str | None = None,
+        release: str | Release | None = None,
         settings: Mapping[str, str | None] | None = None,
     ) -> None:
         """Stop nodes if they run and start them again on their disks, one after the other. Return
@@ -324,7 +324,7 @@ class Cluster(RequestFaultVerbs):
         """
         self._wait(self._restart(target, release, settings or {}))
 
-    def upgrade(self, release: str) -> None:
+    def upgrade(self, release: str | Release) -> None:
         """Restart every node with another release, one at a time: brokers, then controllers, the
         active one last. Feature levels stay; `kafka-features` raises them, as after a real upgrade.
         """
@@ -395,9 +395,9 @@ class Cluster(RequestFaultVerbs):
             await action(node)
 
     async def _restart(
-        self, target: str, release: str | None, settings: Mapping[str, str | None]
+        self, target: str, release: str | Release | None, settings: Mapping[str, str | None]
     ) -> None:
-        changed = {**settings, **({} if release is None else {RELEASE_KEY: release})}
+        changed = {**settings, **({} if release is None else {RELEASE_KEY: _name(release)})}
         for node in await self._members(target):
             await self._driver.stop(node)
             self._driver.tell(node, changed)
@@ -411,7 +411,7 @@ class Cluster(RequestFaultVerbs):
         async with asyncio.timeout(SECONDS / 2):
             await wait_until_in_sync(broker.host, broker.port, security=broker.security)
 
-    async def _upgrade(self, release: str) -> None:
+    async def _upgrade(self, release: str | Release) -> None:
         active = await self._driver.leader() if self.spec.controllers else ""
         others = [node for node in self.spec.controller_names if node != active]
         last = [active] if active in self.spec.controller_names else []
@@ -565,13 +565,13 @@ class AsyncOperations(AsyncRequestFaultVerbs):
         self,
         target: str,
         *,
-        release: str | None = None,
+        release: str | Release | None = None,
         settings: Mapping[str, str | None] | None = None,
     ) -> None:
         """See `Cluster.restart`."""
         await asyncio.to_thread(self._cluster.restart, target, release=release, settings=settings)
 
-    async def upgrade(self, release: str) -> None:
+    async def upgrade(self, release: str | Release) -> None:
         """See `Cluster.upgrade`."""
         await asyncio.to_thread(self._cluster.upgrade, release)
 
@@ -646,9 +646,15 @@ def specification(
     settings = chosen.get("settings", {})
     if not isinstance(settings, Mapping):
         raise SpecError("settings map Kafka's properties to their values")
+    if isinstance(release := chosen.get("release"), Release):
+        chosen["release"] = release.name
     chosen["settings"] = {**QUICK, **secured, **settings}
     # arg-type: a dict of values of several types
     return ClusterSpec(**chosen)  # type: ignore[arg-type]
+
+
+def _name(release: str | Release) -> str:
+    return release.name if isinstance(release, Release) else release
 
 
 def _without_proxy() -> FaultNotPossible:

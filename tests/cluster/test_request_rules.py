@@ -104,7 +104,9 @@ def test_an_error_is_where_the_node_itself_reports_it(
     for version in range(range_[0], min(range_[1], versions_of(key)[1]) + 1):
         for _ in range(5):
             body = example(layout_of(request_class(key), version), rng, unknown_tags=False)
-            refused = handler.refuse(Call(RequestHead(key, version, 7, None, 0), body, connection), WRONG)
+            refused = handler.refuse(
+                Call(RequestHead(key, version, 7, None, 0), body, connection), WRONG
+            )
             if isinstance(refused, Encoded | Closing | NoAnswer):
                 continue
             made = error_response(key, version, body, WRONG)
@@ -176,7 +178,9 @@ def test_a_topic_that_is_named_by_its_id_is_found() -> None:
     rules.add(fault(topic="orders", topic_id=(b"\7" * 16).hex()))
     rows = [PartitionProduceData(index=0, records=None)]
     body = ProduceRequest(
-        acks=1, timeout_ms=1, topic_data=[TopicProduceData(topic_id=b"\7" * 16, partition_data=rows)]
+        acks=1,
+        timeout_ms=1,
+        topic_data=[TopicProduceData(topic_id=b"\7" * 16, partition_data=rows)],
     )
     assert rules.decide(seen(body, "Produce", 13)) is not None
 
@@ -226,7 +230,9 @@ def test_requests_without_an_answer_have_no_fault_of_one() -> None:
     rules.add(fault(RequestAction.ERROR, error=1))
     rules.add(fault(RequestAction.DROP, done=True))
     assert rules.decide(seen(produce("a", acks=0), "Produce", 9)) is None
-    assert rules.decide(seen(MetadataRequest(topics=None), "Metadata", 9, client_id="x")) is not None
+    assert (
+        rules.decide(seen(MetadataRequest(topics=None), "Metadata", 9, client_id="x")) is not None
+    )
     assert len([each for each in range(3) if rules.decide(seen(produce("a"), "Produce", 9))]) == 1
 
 
@@ -348,15 +354,15 @@ def test_a_lost_request_silences_its_connection() -> None:
     link = Link(fault(RequestAction.DROP, api=26))
     link.gate.feed_request(request(1) + request(2))
     link.gate.feed_response(reply(9))
-    assert (link.at_node, link.at_client, len(link.effects)) == (b"", b"", 1)
+    assert not link.at_node and not link.at_client and len(link.effects) == 1
 
 
 def test_a_lost_reply_silences_its_connection_after_the_request_was_served() -> None:
     link = Link(fault(RequestAction.DROP, api=26, done=True))
     link.gate.feed_request(request(1) + request(2))
-    assert (link.at_node, link.effects) == (request(1), [])
+    assert link.at_node == request(1) and not link.effects
     link.gate.feed_response(reply(1) + reply(2))
-    assert (link.at_client, link.at_node, len(link.effects)) == (b"", request(1), 1)
+    assert not link.at_client and link.at_node == request(1) and len(link.effects) == 1
 
 
 @pytest.mark.parametrize("done", [False, True])

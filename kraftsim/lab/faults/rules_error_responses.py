@@ -187,9 +187,12 @@ def _copy(row: Any, field: PresentField, value: Any, other: PresentField) -> Non
         names = [part.name for part in entity.fields]
         parts = [entity.cls(**{name: getattr(part, name) for name in names}) for part in value]
         setattr(row, field.name, parts)
-    elif field.type == other.type and isinstance(field.type, Primitive):
-        if value is not None or field.nullable:
-            setattr(row, field.name, value)
+    elif (
+        isinstance(field.type, Primitive)
+        and field.type == other.type
+        and (value is not None or field.nullable)
+    ):
+        setattr(row, field.name, value)
 
 
 def _keys(element: StructureLayout) -> list[PresentField]:

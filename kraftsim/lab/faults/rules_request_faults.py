@@ -225,9 +225,7 @@ class RequestRules:
             return False
         if fault.action is not RequestAction.ERROR:
             return True
-        answer = error_response(
-            request.api_key, request.api_version, request.body(), fault.error
-        )
+        answer = error_response(request.api_key, request.api_version, request.body(), fault.error)
         return answer if answer is not None else False
 
 
