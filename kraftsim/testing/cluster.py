@@ -69,6 +69,7 @@ QUICK: Final = {
     "controller.quorum.retry.backoff.ms": "5",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
+    "replica.fetch.wait.max.ms": "50",
     "transaction.state.log.num.partitions": "5",
 }
 """A new group does not wait 3 s for more members, as in Apache Kafka's container examples; the
