@@ -391,6 +391,17 @@ class Cluster(RequestFaultVerbs):
         """Return when every broker is ready and sees every other one as alive. Raises NotReady."""
         self._wait(self._cluster.answering(timeout_seconds=SECONDS / 2))
 
+    def wait_until_replaced(self, target: str) -> None:
+        """Return when the cluster has noticed that nodes are gone: no other broker reports them as
+        alive, and another controller is active.
+        """
+        self._wait(self._until_replaced(target))
+
+    async def _until_replaced(self, target: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            for node in await self._members(target):
+                await self._driver.until_replaced(node)
+
     async def _for_each(self, target: str, action: "Action") -> None:
         for node in await self._members(target):
             await action(node)
@@ -620,6 +631,10 @@ class AsyncOperations(AsyncRequestFaultVerbs):
     async def wait_until_ready(self) -> None:
         """See `Cluster.wait_until_ready`."""
         await asyncio.to_thread(self._cluster.wait_until_ready)
+
+    async def wait_until_replaced(self, target: str) -> None:
+        """See `Cluster.wait_until_replaced`."""
+        await asyncio.to_thread(self._cluster.wait_until_replaced, target)
 
     async def check(self) -> None:
         """See `Cluster.check`."""

@@ -26,12 +26,12 @@ import kraftsim
 PROJECT_ROOT = Path(__file__).parents[2]
 MILLISECONDS = 1000
 SECONDS = 30
-FIRST_TEST = '''
+FIRST_TEST = """
 def test_one_record(kraftsim_cluster, kraftsim_topic):
     producer = confluent_kafka.Producer(kraftsim_cluster.client_settings())
     producer.produce(kraftsim_topic, b"hello")
     assert producer.flush(20) == 0
-'''
+"""
 
 
 class Rounds:
