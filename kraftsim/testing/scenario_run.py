@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # needs the extra `analysis`
     from kraftsim.analysis.access import OpenedRun
 
 
-class ScenarioFailed(AssertionError):
+class RunFailed(AssertionError):
     """A run violated invariants, or ended early; the message says which, and how to repeat it."""
 
 
@@ -94,9 +94,9 @@ class ScenarioRun:
         return self.events.report(to)
 
     def require_ok(self) -> None:
-        """Raise ScenarioFailed unless the run is ok."""
+        """Raise RunFailed unless the run is ok."""
         if not self.is_ok:
-            raise ScenarioFailed("\n".join(self.result.lines()))
+            raise RunFailed("\n".join(self.result.lines()))
 
 
 def run_scenario(

@@ -25,7 +25,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[kraftsim.Cluster]:
         running.check()
 
 
-def records_of(cluster: kraftsim.Cluster, topic: str) -> list[bytes]:
+def records_of(cluster: kraftsim.Cluster, topic: str) -> list[bytes | None]:
     """The committed records of a topic, read by librdkafka."""
     import confluent_kafka
 

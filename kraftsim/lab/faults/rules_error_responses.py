@@ -10,7 +10,7 @@ Source: org.apache.kafka.common.requests.AbstractRequest.getErrorResponse of eac
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import Primitive
@@ -73,9 +73,9 @@ def _own_error(layout: StructureLayout) -> str | None:
     return next((field.name for field in layout.fields if field.name in ERROR_FIELDS), None)
 
 
-def _empty(layout: StructureLayout) -> Any:
+def _empty(layout: StructureLayout) -> object:
     """Return a response or row that has no result."""
-    made: Any = layout.cls()
+    made: object = layout.cls()
     for field in layout.fields:
         if field.name in NO_RESULT:
             setattr(made, field.name, -1)
@@ -87,7 +87,7 @@ def _empty(layout: StructureLayout) -> Any:
 
 
 def _fill(
-    target: Any, layout: StructureLayout, source: Any, asked: StructureLayout, error: int
+    target: object, layout: StructureLayout, source: object, asked: StructureLayout, error: int
 ) -> bool:
     """Fill the lists of a response or row; return whether an error is in one of their rows."""
     has_error = False
@@ -110,7 +110,7 @@ def _reports(layout: StructureLayout) -> bool:
     )
 
 
-def _has_error(row: Any, layout: StructureLayout) -> bool:
+def _has_error(row: object, layout: StructureLayout) -> bool:
     if _own_error(layout) is not None:
         return True
     return any(
@@ -122,7 +122,7 @@ def _has_error(row: Any, layout: StructureLayout) -> bool:
 
 
 def _rows(
-    name: str, element: StructureLayout, source: Any, asked: StructureLayout, error: int
+    name: str, element: StructureLayout, source: object, asked: StructureLayout, error: int
 ) -> Iterator[Message]:
     """Yield a row for each one of the list of a request that a list of its response repeats."""
     if (level := BELOW_A_LEVEL.get(asked.cls.__name__)) is not None:
@@ -159,7 +159,7 @@ def _is_like(found: ArrayLayout, element: StructureLayout, keys: set[str]) -> bo
 
 def _row(
     element: StructureLayout,
-    value: Any,
+    value: object,
     asked: Primitive | ArrayLayout | StructureLayout,
     error: int,
 ) -> Message:
@@ -178,12 +178,13 @@ def _row(
     return cast(Message, row)
 
 
-def _copy(row: Any, field: PresentField, value: Any, other: PresentField) -> None:
+def _copy(row: object, field: PresentField, value: object, other: PresentField) -> None:
     """Copy a key of a row: a value, or the entity of a quota, which is a list."""
     if field.name == ENTITY:
         of_row, of_request = field.type, other.type
         assert isinstance(of_row, ArrayLayout) and isinstance(of_request, ArrayLayout), ENTITY
         entity = cast(StructureLayout, of_row.element)
+        assert isinstance(value, list), ENTITY
         names = [part.name for part in entity.fields]
         parts = [entity.cls(**{name: getattr(part, name) for name in names}) for part in value]
         setattr(row, field.name, parts)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -286,12 +286,12 @@ def subjects_of(body: Message) -> Subjects:
     return found
 
 
-def _collect(part: Any, found: Subjects, *, in_topics: bool) -> None:
+def _collect(part: object, found: Subjects, *, in_topics: bool) -> None:
     topic = _topic_of(part, in_topics=in_topics)
     indexes = [] if topic is None else list(_indexes(part))
     if topic is not None:
         found.partitions.extend((topic, index) for index in indexes or (None,))
-    for name in type(part).__slots__:
+    for name in _field_names(part):
         value = getattr(part, name)
         if isinstance(value, list):
             _collect_list(name, value, found)
@@ -301,7 +301,7 @@ def _collect(part: Any, found: Subjects, *, in_topics: bool) -> None:
             _collect(value, found, in_topics=False)
 
 
-def _collect_list(name: str, values: list[Any], found: Subjects) -> None:
+def _collect_list(name: str, values: list[object], found: Subjects) -> None:
     is_about_topics = "topic" in name
     for value in values:
         if _is_structure(value):
@@ -318,7 +318,7 @@ def _collect_list(name: str, values: list[Any], found: Subjects) -> None:
                 found.transactional_ids.append(value)
 
 
-def _collect_name(name: str, value: str, part: Any, found: Subjects) -> None:
+def _collect_name(name: str, value: str, part: object, found: Subjects) -> None:
     if name.endswith("transactional_id"):
         found.transactional_ids.append(value)
     elif name == "group_id":
@@ -328,7 +328,7 @@ def _collect_name(name: str, value: str, part: Any, found: Subjects) -> None:
         (found.transactional_ids if is_transaction else found.groups).append(value)
 
 
-def _topic_of(part: Any, *, in_topics: bool) -> str | bytes | None:
+def _topic_of(part: object, *, in_topics: bool) -> str | bytes | None:
     for name in ("topic", "topic_name", *(("name",) if in_topics else ())):
         value = getattr(part, name, None)
         if isinstance(value, str) and value:
@@ -337,9 +337,9 @@ def _topic_of(part: Any, *, in_topics: bool) -> str | bytes | None:
     return topic_id if isinstance(topic_id, bytes) and topic_id != NO_ID else None
 
 
-def _indexes(part: Any) -> Iterator[int]:
+def _indexes(part: object) -> Iterator[int]:
     """Yield the partitions of a topic of a request."""
-    for name in type(part).__slots__:
+    for name in _field_names(part):
         value = getattr(part, name)
         if name in ("partition", "partition_index") and isinstance(value, int):
             yield value
@@ -355,8 +355,12 @@ def _indexes(part: Any) -> Iterator[int]:
                         break
 
 
+def _field_names(part: object) -> tuple[str, ...]:
+    return tuple(getattr(type(part), "__slots__", ()))
+
+
 def _is_structure(value: object) -> bool:
-    return "_tags" in getattr(type(value), "__slots__", ())
+    return "_tags" in _field_names(value)
 
 
 # --------------------------------------------------------------------------------------------------
