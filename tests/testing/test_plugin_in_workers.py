@@ -101,3 +101,15 @@ def test_a_failed_test_leaves_a_report(pytester: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines(["report: */report.html, when the cluster has stopped"])
     (page,) = base.glob("**/report.html")
     assert "error NOT_LEADER_OR_FOLLOWER for Produce" in page.read_text()
+
+
+def test_kraftsim_is_imported_without_rewritten_assertions(pytester: pytest.Pytester) -> None:
+    """pytest would rewrite 480 modules in the first test of a project."""
+    pytester.makepyfile(
+        """
+        def test_plain(kraftsim_cluster):
+            import kraftsim.testing.cluster as module
+            assert type(module.__loader__).__name__ == "SourceFileLoader"
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
