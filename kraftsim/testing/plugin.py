@@ -88,8 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _leave_unwritten(config: pytest.Config) -> None:
-    """Import kraftsim as it is: pytest rewrites the assertions of all modules of a distribution with
-    a plug-in, and that takes longer than all else of the first test (480 modules).
+    """Import kraftsim as it is: pytest rewrites the assertions of all modules of a distribution
+    that has a plug-in, and that takes longer than all else of the first test (480 modules).
 
     pytest has no public way to say so; without its attribute nothing changes.
     """
