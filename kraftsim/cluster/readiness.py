@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.clients.cluster_connections import FIRST_WITH_KEYS
+from kraftsim.clients.cluster_connections import FIRST_WITH_KEYS, error_of
 from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.cluster.launch import parse_node
 from kraftsim.cluster.spec import NodeSpec
@@ -157,11 +157,12 @@ async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
 
 
 async def wait_for_coordinators(listener: BrokerListener) -> None:
-    """Return when a group and a transactional id have a coordinator: the first request for one
-    creates the internal topics, and is answered COORDINATOR_NOT_AVAILABLE meanwhile, after which
-    clients pause for 0.1 to 1 s.
+    """Return when a group and a transactional id have a coordinator, or can have none: the first
+    request for one creates the internal topics, and is answered COORDINATOR_NOT_AVAILABLE
+    meanwhile, after which clients pause for 0.1 to 1 s.
 
-    Raises OSError.
+    Waits without a limit, also where the settings leave no brokers for these topics. Raises
+    OSError.
     """
     connection = PeerConnection(
         listener.host, listener.port, client_id="kraftsim-probe", security=listener.security
@@ -184,7 +185,7 @@ async def _has_coordinator(connection: PeerConnection, kind: CoordinatorKind) ->
     answer = await connection.request(request)
     assert isinstance(answer, FindCoordinatorResponse), "FindCoordinator was asked"
     errors = [answer.error_code, *(found.error_code for found in answer.coordinators)]
-    return all(error == ErrorCode.NONE for error in errors)
+    return not any(error_of(error).retriable for error in errors)
 
 
 async def _is_retriable(connection: PeerConnection) -> bool:
