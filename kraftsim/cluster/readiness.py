@@ -122,7 +122,7 @@ class Readiness:
         """
         for listener in self._listeners:
             while not await self._is_ready(listener, serves):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(REAL_RETRY_SECONDS)
         self.trouble = ""
 
     async def _is_ready(self, listener: BrokerListener, serves: Callable[[str], bool]) -> bool:
@@ -151,7 +151,7 @@ async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
         try:
             await connection.connect(timeout_ms=ANSWER_MS)
             while await _is_retriable(connection):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(REAL_RETRY_SECONDS)
         finally:
             connection.close()
 
@@ -171,7 +171,7 @@ async def wait_for_coordinators(listener: BrokerListener) -> None:
         await connection.connect(timeout_ms=ANSWER_MS)
         for kind in CoordinatorKind:
             while not await _has_coordinator(connection, kind):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(REAL_RETRY_SECONDS)
     finally:
         connection.close()
 
@@ -214,7 +214,11 @@ async def _ask(listener: BrokerListener, brokers: int) -> None:
 # Readiness probes: sends Metadata to the brokers, as any client would, until each of them knows
 # all of them, and a command to ZooKeeper
 
-RETRY_SECONDS = 0.005
+RETRY_SECONDS = 0.02
+REAL_RETRY_SECONDS = 0.005
+"""Of probes that only real clusters have; another pause of the others is another simulation of each
+seed.
+"""
 ANSWER_MS = 2000
 
 
