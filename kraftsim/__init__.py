@@ -18,20 +18,30 @@ if TYPE_CHECKING:
         simulate,
         simulate_seeds,
     )
+    from kraftsim.releases.release import Release, release
+    from kraftsim.releases.release import releases as all_releases
     from kraftsim.testing.cluster import Cluster
+    from kraftsim.testing.request_faults import InjectedFault
+    from kraftsim.testing.scenario_run import ScenarioRun, run_scenario
 
 __all__ = (
     "AppHost",
     "ApplicationRun",
     "Cluster",
     "EventTables",
+    "InjectedFault",
     "OpenedRun",
+    "Release",
+    "ScenarioRun",
     "SimulationFailed",
     "SimulationResult",
     "__version__",
+    "all_releases",
     "application",
     "open_dataset",
     "open_run",
+    "release",
+    "run_scenario",
     "simulate",
     "simulate_seeds",
 )
@@ -41,17 +51,26 @@ _HOMES = {
     "AppHost": "kraftsim.lab.application.host",
     "ApplicationRun": "kraftsim.lab.application.run",
     "Cluster": "kraftsim.testing.cluster",
+    "InjectedFault": "kraftsim.testing.request_faults",
+    "Release": "kraftsim.releases.release",
+    "ScenarioRun": "kraftsim.testing.scenario_run",
     "SimulationFailed": _SIMULATE,
     "SimulationResult": _SIMULATE,
+    "all_releases": "kraftsim.releases.release",
     "application": "kraftsim.lab.application.options",
+    "release": "kraftsim.releases.release",
+    "run_scenario": "kraftsim.testing.scenario_run",
     "simulate": _SIMULATE,
     "simulate_seeds": _SIMULATE,
 }
+_OTHERWISE_NAMED = {"all_releases": "releases"}
+"""`kraftsim.releases` is a package."""
 _TABLES = "kraftsim.analysis.access"
 
 
 def __getattr__(name: str) -> object:
     """Import the public names on use: a node needs none of them, and the tables need an extra."""
     if name in __all__:
-        return getattr(import_module(_HOMES.get(name, _TABLES)), name)
+        home = import_module(_HOMES.get(name, _TABLES))
+        return getattr(home, _OTHERWISE_NAMED.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ The same tables that the invariants use: one per kind of event, called as the ki
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kraftsim.analysis.analysis import Analysis
+    from kraftsim.invariants.verdict import Verdict
 
 
 class EventTables:
@@ -72,6 +74,18 @@ class EventTables:
         """Return the result of a query as a pandas frame. Raises as `sql`."""
         frame: pd.DataFrame = self.sql(query).to_pandas()
         return frame
+
+    def relation(self, query: str) -> "duckdb.DuckDBPyRelation":
+        """Return the result of a query as a relation of DuckDB, which computes it when it is read.
+
+        Raises as `sql`.
+        """
+        import duckdb
+
+        try:
+            return self._connected().sql(query)
+        except duckdb.Error as trouble:
+            raise ValueError(str(trouble)) from trouble
 
     def register(self, spark: "SparkSession") -> None:
         """Create the tables as temporary views of a Spark session, for `spark.sql` and
@@ -133,6 +147,19 @@ class OpenedRun(EventTables):
         JavaMissing if Spark is needed and cannot start.
         """
         return analysis_of(self.directory, engine=engine)
+
+    @property
+    def verdicts(self) -> "tuple[Verdict, ...]":
+        """The results of all invariants, as in `analysis`."""
+        return tuple(self.analysis().verdicts)
+
+    def report(self, to: Path | str | None = None) -> Path:
+        """Write the HTML report, by default to report.html in the run's directory, which is one of
+        this machine; return its path.
+        """
+        from kraftsim.analysis.report import write_report
+
+        return Path(str(write_report(self.directory, None if to is None else Path(to))))
 
 
 def open_run(directory: Where) -> OpenedRun:

@@ -81,6 +81,7 @@ async def create_topic(
     replicas: int = 1,
     *,
     security: LinkSecurity | None = None,
+    retry_seconds: float = RETRY_SECONDS,
 ) -> None:
     """Create a topic; return when every broker reports a leader for each partition and all replicas
     in sync. An existing topic is used as it is.
@@ -91,8 +92,10 @@ async def create_topic(
     wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
     while not await _try_to_create(*brokers[turn % len(brokers)], wanted, security):
         turn += 1
-        await asyncio.sleep(RETRY_SECONDS)
-    await wait_for_replicas(brokers, topic, partitions, security=security)
+        await asyncio.sleep(retry_seconds)
+    await wait_for_replicas(
+        brokers, topic, partitions, security=security, retry_seconds=retry_seconds
+    )
 
 
 async def wait_for_replicas(
@@ -101,6 +104,7 @@ async def wait_for_replicas(
     partitions: int,
     *,
     security: LinkSecurity | None = None,
+    retry_seconds: float = RETRY_SECONDS,
 ) -> dict[int, tuple[int, ...]]:
     """Return the in-sync replicas by partition, when every broker reports a leader for each
     partition and all its replicas in sync.
@@ -108,8 +112,62 @@ async def wait_for_replicas(
     known: dict[int, tuple[int, ...]] = {}
     for host, port in brokers:
         while len(known := await _all_in_sync(host, port, topic, security)) < partitions:
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(retry_seconds)
     return known
+
+
+async def wait_until_served(
+    host: str, port: int, topic: str, *, security: LinkSecurity | None, retry_seconds: float
+) -> None:
+    """Return when a broker, and the leaders that it reports for the partitions of a topic, answer
+    for it: a broker reports itself as the leader of a partition before it has opened its log.
+    """
+    known = await _ask(host, port, _metadata_of(topic), security)
+    assert isinstance(known, MetadataResponse), "the broker has answered before"
+    brokers = {broker.node_id: (broker.host, broker.port) for broker in known.brokers}
+    led: dict[int, list[int]] = {}
+    for partition in known.topics[0].partitions:
+        led.setdefault(partition.leader_id, []).append(partition.partition_index)
+    for leader, partitions in led.items():
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=partition, timestamp=LATEST_TIMESTAMP)
+                        for partition in partitions
+                    ],
+                )
+            ],
+        )
+        while not _has_offsets(await _ask(*brokers[leader], request, security)):
+            await asyncio.sleep(retry_seconds)
+
+
+def _has_offsets(answer: Message | None) -> bool:
+    return isinstance(answer, ListOffsetsResponse) and all(
+        partition.error_code == ErrorCode.NONE
+        for topic in answer.topics
+        for partition in topic.partitions
+    )
+
+
+def _metadata_of(topic: str) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+
+
+async def topic_id_of(
+    host: str, port: int, topic: str, *, security: LinkSecurity | None = None
+) -> bytes | None:
+    """Return the id of a topic; None if there is no such topic, or it has none."""
+    answer = await _ask(host, port, _metadata_of(topic), security)
+    if not isinstance(answer, MetadataResponse) or not answer.topics:
+        return None
+    topic_id = answer.topics[0].topic_id
+    return topic_id if any(topic_id) else None
 
 
 async def wait_until_in_sync(host: str, port: int, *, security: LinkSecurity | None = None) -> None:
@@ -180,10 +238,7 @@ async def _all_in_sync(
     """Return the partitions of a topic that have a leader and all their replicas in sync, as a
     broker reports it.
     """
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-    )
-    answer = await _ask(host, port, request, security)
+    answer = await _ask(host, port, _metadata_of(topic), security)
     if answer is None:
         return {}
     assert isinstance(answer, MetadataResponse), "Metadata was asked"

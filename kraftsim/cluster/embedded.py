@@ -9,9 +9,10 @@ simulation has.
 import asyncio
 import tempfile
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -27,7 +28,17 @@ from kraftsim.cluster.readiness import (
     fetch_producer_ids,
     listeners_of,
 )
+from kraftsim.cluster.request_tap import RequestTap
 from kraftsim.cluster.spec import ClusterSpec, Role, override
+from kraftsim.lab.faults.rules_request_faults import (
+    RequestFault,
+    RequestHit,
+    RequestRules,
+    SeenRequest,
+    client_ids_of_node,
+)
+from kraftsim.server.broker import Broker
+from kraftsim.server.controller import Controller
 from kraftsim.server.tasks import report_unhandled_errors
 from kraftsim.world.real.runner import new_event_loop
 from kraftsim.world.real.world import RealClock, RealWorld
@@ -56,7 +67,8 @@ class EmbeddedCluster:
     client(cluster.bootstrap)`.
 
     The methods block; `kill_node`, `restart_node` and `answering`
-    are the same without blocking the caller's event loop.
+    are the same without blocking the caller's event loop. Without `is_durable` no node waits for
+    the disk, which it need not for any fault that this mode has.
     """
 
     def __init__(
@@ -65,6 +77,7 @@ class EmbeddedCluster:
         directory: RunDirectory | None = None,
         *,
         follows_frames: bool = False,
+        is_durable: bool = True,
     ) -> None:
         self.spec = spec
         self._temporary = (
@@ -75,8 +88,16 @@ class EmbeddedCluster:
             if self._temporary is not None
             else directory or RunDirectory(Path())
         )
+        self._is_durable = is_durable
         self._nodes: dict[str, RunningNode] = {}
         self._overrides: dict[str, dict[str, str]] = {}
+        self._request_rules = RequestRules()
+        self._on_hits: dict[int, Callable[[RequestHit], None]] = {}
+        self._client_ids = {
+            client_id: node.name
+            for node in spec.nodes()
+            for client_id in client_ids_of_node(node.node_id)
+        }
         self.proxy = (
             ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory)
             if spec.behind_proxy
@@ -213,6 +234,28 @@ class EmbeddedCluster:
         """
         return override(self._overrides.setdefault(name, {}), settings)
 
+    async def add_request_fault(
+        self, fault: RequestFault, on_hit: Callable[[RequestHit], None]
+    ) -> int:
+        """Add a fault of requests, which the nodes carry out; return its number. `on_hit` is called
+        on the thread of the nodes for each request that it takes effect on.
+        """
+
+        async def add() -> int:
+            number = self._request_rules.add(fault)
+            self._on_hits[number] = on_hit
+            return number
+
+        return await asyncio.wrap_future(self._submit(add()))
+
+    async def end_request_fault(self, number: int) -> None:
+        """End a fault of requests."""
+
+        async def end() -> None:
+            self._request_rules.remove(number)
+
+        await asyncio.wrap_future(self._submit(end()))
+
     def is_down(self, name: str) -> bool:
         """Return whether a node was killed and not restarted."""
         return name not in self._nodes
@@ -281,8 +324,18 @@ class EmbeddedCluster:
             **self._overrides.get(name, {}),
         }
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
-        world = real_world_of(config, self.started_ns)
+        world = real_world_of(config, self.started_ns, is_durable=self._is_durable)
         node = build_node(config, world)
+        if isinstance(node, Broker | Controller):
+            node.put_in_front(
+                partial(
+                    RequestTap,
+                    node=name,
+                    rules=self._request_rules,
+                    client_ids=self._client_ids,
+                    on_effect=self._on_effect,
+                )
+            )
         running = self._nodes[name] = RunningNode(node, world, asyncio.ensure_future(node.start()))
         try:
             await running.starting
@@ -291,6 +344,9 @@ class EmbeddedCluster:
                 raise
             return  # it was killed meanwhile: its resources are gone
         running.failing = asyncio.ensure_future(node.failed())
+
+    def _on_effect(self, number: int, fault: RequestFault, request: SeenRequest) -> None:
+        self._on_hits[number](RequestHit.of(request))
 
     async def _kill(self, name: str) -> None:
         running = self._forget(name)

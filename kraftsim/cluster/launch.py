@@ -78,11 +78,11 @@ def require_valid(spec: ClusterSpec) -> None:
             parts_of(config)
 
 
-def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
+def real_world_of(config: AnyConfig, started_ns: int, *, is_durable: bool = True) -> RealWorld:
     """Return the real world of a node: its data directory, its next event file, its clock.
 
     `started_ns` is the origin of the event timestamps of this node on the monotonic clock, unless
-    the configuration has that of the run.
+    the configuration has that of the run. Without `is_durable` nothing waits for the disk.
     """
     data = Path(config.log_dir)
     events = (
@@ -98,6 +98,7 @@ def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
         events_dir=events,
         seed=config.seed or None,
         started_ns=config.run_started_ns if config.run_started_ns is not None else started_ns,
+        is_durable=is_durable,
     )
 
 

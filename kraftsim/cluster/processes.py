@@ -68,18 +68,26 @@ class ProcessCluster:
     Use as an async context manager, or call `start` and `stop`.
 
     With `spec.behind_proxy` there is a proxy in front of them; `follows_frames` lets faults wait
-    for frames there.
+    for frames there, `judges_requests` lets it carry out faults of requests.
     """
 
     def __init__(
-        self, spec: ClusterSpec, directory: RunDirectory, *, follows_frames: bool = False
+        self,
+        spec: ClusterSpec,
+        directory: RunDirectory,
+        *,
+        follows_frames: bool = False,
+        judges_requests: bool = False,
     ) -> None:
         self.spec = spec
         self.directory = directory
         self.nodes: dict[str, NodeProcess] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self.proxy = (
-            ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), directory)
+            ProxyProcess(
+                proxy_plan(spec, follows_frames=follows_frames, judges_requests=judges_requests),
+                directory,
+            )
             if spec.behind_proxy
             else None
         )

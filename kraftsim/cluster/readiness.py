@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kraftsim.clients.cluster_connections import FIRST_WITH_KEYS, error_of
+from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.cluster.launch import parse_node
 from kraftsim.cluster.spec import NodeSpec
 from kraftsim.server.config import NodeConfig
@@ -20,10 +22,14 @@ from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity
 from kraftsim.server.security.node_security import NodeSecurity
 from kraftsim.world.interface import stream
 from kraftsim.world.real.world import RealClock
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+PROBED: Final = "kraftsim-probe"
+"""The group and the transactional id that a probe asks for; neither comes into being."""
 LASTING: Final = (AuthenticationFailed, ssl.SSLCertVerificationError)
 """Errors that are permanent once a broker is ready."""
 
@@ -116,7 +122,7 @@ class Readiness:
         """
         for listener in self._listeners:
             while not await self._is_ready(listener, serves):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(REAL_RETRY_SECONDS)
         self.trouble = ""
 
     async def _is_ready(self, listener: BrokerListener, serves: Callable[[str], bool]) -> bool:
@@ -145,9 +151,41 @@ async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
         try:
             await connection.connect(timeout_ms=ANSWER_MS)
             while await _is_retriable(connection):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(REAL_RETRY_SECONDS)
         finally:
             connection.close()
+
+
+async def wait_for_coordinators(listener: BrokerListener) -> None:
+    """Return when a group and a transactional id have a coordinator, or can have none: the first
+    request for one creates the internal topics, and is answered COORDINATOR_NOT_AVAILABLE
+    meanwhile, after which clients pause for 0.1 to 1 s.
+
+    Waits without a limit, also where the settings leave no brokers for these topics. Raises
+    OSError.
+    """
+    connection = PeerConnection(
+        listener.host, listener.port, client_id="kraftsim-probe", security=listener.security
+    )
+    try:
+        await connection.connect(timeout_ms=ANSWER_MS)
+        for kind in CoordinatorKind:
+            while not await _has_coordinator(connection, kind):
+                await asyncio.sleep(REAL_RETRY_SECONDS)
+    finally:
+        connection.close()
+
+
+async def _has_coordinator(connection: PeerConnection, kind: CoordinatorKind) -> bool:
+    request = FindCoordinatorRequest(key_type=kind.value)
+    if connection.version_for(ApiKey.FIND_COORDINATOR) >= FIRST_WITH_KEYS:
+        request.coordinator_keys = [PROBED]
+    else:
+        request.key = PROBED
+    answer = await connection.request(request)
+    assert isinstance(answer, FindCoordinatorResponse), "FindCoordinator was asked"
+    errors = [answer.error_code, *(found.error_code for found in answer.coordinators)]
+    return not any(error_of(error).retriable for error in errors)
 
 
 async def _is_retriable(connection: PeerConnection) -> bool:
@@ -177,6 +215,10 @@ async def _ask(listener: BrokerListener, brokers: int) -> None:
 # all of them, and a command to ZooKeeper
 
 RETRY_SECONDS = 0.02
+REAL_RETRY_SECONDS = 0.005
+"""Of probes that only real clusters have; another pause of the others is another simulation of each
+seed.
+"""
 ANSWER_MS = 2000
 
 

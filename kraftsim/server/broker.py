@@ -4,7 +4,7 @@ Source: kafka.server.BrokerServer.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -34,6 +34,7 @@ from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeStopped
 from kraftsim.server.forwarding import broker_handlers
+from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.identity import load_identity, random_uuid
 from kraftsim.server.listeners import Listeners
 from kraftsim.server.outbound import PeerConnection
@@ -217,6 +218,10 @@ class Broker:
     def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> endpoint that it is bound to."""
         return self._listeners.bound
+
+    def put_in_front(self, in_front: Callable[[FrameServer], FrameServer]) -> None:
+        """Put something between all connections and this node; before `start`."""
+        self._listeners.in_front = in_front
 
     async def start(self) -> None:
         """Bind the listeners, load the logs, and start to register.

@@ -50,6 +50,7 @@ from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeReady, NodeStopped
+from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.identity import (
     load_identity,
     load_metadata_identity,
@@ -304,6 +305,10 @@ class Controller:
     def addresses(self) -> Mapping[str, ListenerEndpoint]:
         """Listener name -> bound endpoint."""
         return self._listeners.bound
+
+    def put_in_front(self, in_front: Callable[[FrameServer], FrameServer]) -> None:
+        """Put something between all connections and this node; before `start`."""
+        self._listeners.in_front = in_front
 
     async def start(self) -> None:
         """Recover the log, open the listener, and join the quorum.

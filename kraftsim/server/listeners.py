@@ -185,6 +185,10 @@ class Listeners:
         self.follow(BrokerSettings(static=static_settings(config.given)))
         self.bound: dict[str, ListenerEndpoint] = {}
         """Listener name -> bound endpoint (a port of 0 is replaced)."""
+        self.in_front: Callable[[FrameServer], FrameServer] | None = None
+        """Puts something between all connections and the node, such as the faults of requests of a
+        test; set before `open`.
+        """
 
     @property
     def connection_count(self) -> int:
@@ -209,6 +213,8 @@ class Listeners:
 
         Raises ListenerError naming the listener; listeners opened before it are closed again.
         """
+        if self.in_front is not None:
+            server = self.in_front(server)
         for endpoint in endpoints:
             try:
                 await self._open(endpoint, server)

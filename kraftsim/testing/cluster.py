@@ -18,22 +18,41 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kraftsim.cluster.administration import create_topic, wait_until_in_sync
+from kraftsim.cluster.administration import (
+    create_topic,
+    wait_until_in_sync,
+    wait_until_served,
+)
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.readiness import BrokerListener, listeners_of
+from kraftsim.cluster.readiness import (
+    BrokerListener,
+    NotReady,
+    fetch_producer_ids,
+    listeners_of,
+    wait_for_coordinators,
+)
+from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, SpecError
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.fault import members, names_leader, with_leader
 from kraftsim.lab.faults.field import Condition, links_of
+from kraftsim.lab.faults.rules_request_faults import RequestFault
+from kraftsim.releases.release import Release
+from kraftsim.testing.request_faults import (
+    AsyncRequestFaultVerbs,
+    InjectedFault,
+    RequestFaultVerbs,
+)
 from kraftsim.testing.security import security_preset
 
 if TYPE_CHECKING:  # the checks, which most tests do not ask for, import every invariant
@@ -45,8 +64,21 @@ E = TypeVar("E", bound=Event)
 Action = Callable[[str], Coroutine[object, object, bool]]
 """Does something to a node; returns whether that changed anything."""
 EMBEDDED, PROCESSES = "embedded", "processes"
-QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
-"""A new group does not wait 3 s for more members, as in Apache Kafka's container examples."""
+QUICK: Final = {
+    "broker.heartbeat.interval.ms": "250",
+    "broker.session.timeout.ms": "1000",
+    "controller.quorum.retry.backoff.ms": "5",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "replica.fetch.wait.max.ms": "50",
+    "transaction.state.log.num.partitions": "5",
+}
+"""A new group does not wait 3 s for more members, as in Apache Kafka's container examples; the
+partitions of a killed broker move after 1 s instead of 9; a broker that joins the quorum does not
+pause between its first requests.
+"""
+RETRY_SECONDS: Final = 0.005
+COORDINATOR_SECONDS: Final = 3.0
 SECONDS: Final = 60.0
 """How long an operation may take before it raises TimeoutError."""
 
@@ -59,7 +91,7 @@ class InvariantsViolated(AssertionError):
     """What the cluster did violates invariants; the message has each with its first violation."""
 
 
-class Cluster:
+class Cluster(RequestFaultVerbs):
     """A cluster; it runs between `start` and `stop`, or inside a `with` or `async with` block.
 
     `options` are the fields of `kraftsim.cluster.spec.ClusterSpec`: brokers (1), controllers (1),
@@ -96,9 +128,12 @@ class Cluster:
         self.spec = specification(options, preset.brokers, network_faults=network_faults)
         run = RunDirectory(self.directory)
         self._cluster: EmbeddedCluster | ProcessCluster = (
-            EmbeddedCluster(self.spec, run) if mode == EMBEDDED else ProcessCluster(self.spec, run)
+            EmbeddedCluster(self.spec, run, is_durable=False)
+            if mode == EMBEDDED
+            else ProcessCluster(self.spec, run, judges_requests=network_faults)
         )
         self._driver = ClusterFaultDriver(self._cluster)
+        self._request_faults = RequestFaults(self._cluster, self._driver, run)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kraftsim-cluster", daemon=True
@@ -192,13 +227,22 @@ class Cluster:
     async def _start(self) -> None:
         if isinstance(self._cluster, EmbeddedCluster):
             await asyncio.to_thread(self._cluster.start)
-            await asyncio.to_thread(self._cluster.fetch_producer_ids)
         else:
             await self._cluster.start()
+        running = self._up()
+        try:
+            async with asyncio.timeout(SECONDS / 2):
+                await asyncio.gather(fetch_producer_ids(running), _find_coordinators(running[0]))
+        except TimeoutError as late:
+            raise NotReady(
+                f"a broker did not get producer ids from the controller within {SECONDS / 2:g} s"
+            ) from late
 
     async def _stop(self) -> None:
         for node in self._driver.paused:
             await self._driver.resume(node)
+        await self._request_faults.heal()
+        self._request_faults.close()
         await self._driver.close()
         if isinstance(self._cluster, EmbeddedCluster):
             await asyncio.to_thread(self._cluster.stop)
@@ -221,7 +265,8 @@ class Cluster:
         self, name: str | None = None, *, partitions: int = 1, replicas: int | None = None
     ) -> str:
         """Create a topic and return its name, a new one by default; return when all replicas are in
-        sync. `replicas`: 3, or as many as there are brokers. An existing topic is used as it is.
+        sync and the leaders serve it. `replicas`: 3, or as many as there are brokers. An existing
+        topic is used as it is.
 
         Raises TopicFailed.
         """
@@ -231,10 +276,17 @@ class Cluster:
         if name is None:
             self._topics += 1
             name = f"topic-{self._topics}"
-        addresses = [(each.host, each.port) for each in self._up()]
+        running = self._up()
+        addresses = [(each.host, each.port) for each in running]
         count = min(3, self.spec.brokers) if replicas is None else replicas
+        security, retry_seconds = running[0].security, RETRY_SECONDS
         async with asyncio.timeout(SECONDS):
-            await create_topic(addresses, name, partitions, count, security=self._up()[0].security)
+            await create_topic(
+                addresses, name, partitions, count, security=security, retry_seconds=retry_seconds
+            )
+            await wait_until_served(
+                *addresses[0], name, security=security, retry_seconds=retry_seconds
+            )
         return name
 
     def _up(self) -> "Sequence[BrokerListener]":
@@ -262,7 +314,7 @@ class Cluster:
         self,
         target: str,
         *,
-        release: str | None = None,
+        release: str | Release | None = None,
         settings: Mapping[str, str | None] | None = None,
     ) -> None:
         """Stop nodes if they run and start them again on their disks, one after the other. Return
@@ -274,7 +326,7 @@ class Cluster:
         """
         self._wait(self._restart(target, release, settings or {}))
 
-    def upgrade(self, release: str) -> None:
+    def upgrade(self, release: str | Release) -> None:
         """Restart every node with another release, one at a time: brokers, then controllers, the
         active one last. Feature levels stay; `kafka-features` raises them, as after a real upgrade.
         """
@@ -317,23 +369,48 @@ class Cluster:
         return self._wait(self._reset(target))
 
     def heal(self) -> None:
-        """End what `cut` and `slow` began, resume what is paused, and start what is down; return
-        when the cluster answers as a whole.
+        """End what `cut` and `slow` began and all faults of requests, resume what is paused, and
+        start what is down; return when the cluster answers as a whole.
         """
         self._wait(self._heal())
+
+    def inject(self, fault: RequestFault) -> InjectedFault:
+        """Add a fault of requests that is made by hand. Raises FaultNotPossible."""
+        if self.mode == PROCESSES and "ssl.ca.location" in self._login:
+            raise FaultNotPossible(
+                'the proxy cannot read requests inside TLS: mode="embedded" has faults of requests'
+            )
+        injected = InjectedFault(fault)
+        number = self._wait(self._inject(fault, injected))
+        injected.begun(
+            end=lambda: self._unless_ended(self._request_faults.end(number)),
+            settle=lambda: self._unless_ended(self._request_faults.settle()),
+        )
+        return injected
 
     def wait_until_ready(self) -> None:
         """Return when every broker is ready and sees every other one as alive. Raises NotReady."""
         self._wait(self._cluster.answering(timeout_seconds=SECONDS / 2))
+
+    def wait_until_replaced(self, target: str) -> None:
+        """Return when the cluster has noticed that nodes are gone: no other broker reports them as
+        alive, and another controller is active.
+        """
+        self._wait(self._until_replaced(target))
+
+    async def _until_replaced(self, target: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            for node in await self._members(target):
+                await self._driver.until_replaced(node)
 
     async def _for_each(self, target: str, action: "Action") -> None:
         for node in await self._members(target):
             await action(node)
 
     async def _restart(
-        self, target: str, release: str | None, settings: Mapping[str, str | None]
+        self, target: str, release: str | Release | None, settings: Mapping[str, str | None]
     ) -> None:
-        changed = {**settings, **({} if release is None else {RELEASE_KEY: release})}
+        changed = {**settings, **({} if release is None else {RELEASE_KEY: _name(release)})}
         for node in await self._members(target):
             await self._driver.stop(node)
             self._driver.tell(node, changed)
@@ -347,7 +424,7 @@ class Cluster:
         async with asyncio.timeout(SECONDS / 2):
             await wait_until_in_sync(broker.host, broker.port, security=broker.security)
 
-    async def _upgrade(self, release: str) -> None:
+    async def _upgrade(self, release: str | Release) -> None:
         active = await self._driver.leader() if self.spec.controllers else ""
         others = [node for node in self.spec.controller_names if node != active]
         last = [active] if active in self.spec.controller_names else []
@@ -361,6 +438,21 @@ class Cluster:
         except NoProxy as missing:
             raise _without_proxy() from missing
 
+    async def _inject(self, fault: RequestFault, injected: InjectedFault) -> int:
+        running = self._up() if fault.topic is not None else ()
+        try:
+            return await self._request_faults.inject(
+                fault, injected.report, running[0] if running else None
+            )
+        except NoProxy as missing:
+            raise _without_proxy() from missing
+
+    def _unless_ended(self, work: Coroutine[object, object, None]) -> None:
+        if self._has_ended:
+            work.close()
+        else:
+            self._wait(work)
+
     async def _reset(self, target: str) -> int:
         links = links_of(await self._named(target), self.spec.node_names)
         try:
@@ -369,6 +461,7 @@ class Cluster:
             raise _without_proxy() from missing
 
     async def _heal(self) -> None:
+        await self._request_faults.heal()
         await self._driver.heal()
         await self._cluster.answering(timeout_seconds=SECONDS / 2)
 
@@ -455,7 +548,7 @@ class Cluster:
             future.cancel()  # a call without a waiting caller must not continue
 
 
-class AsyncOperations:
+class AsyncOperations(AsyncRequestFaultVerbs):
     """The methods of a Cluster as coroutines, for tests that run on an event loop of their own."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -485,13 +578,13 @@ class AsyncOperations:
         self,
         target: str,
         *,
-        release: str | None = None,
+        release: str | Release | None = None,
         settings: Mapping[str, str | None] | None = None,
     ) -> None:
         """See `Cluster.restart`."""
         await asyncio.to_thread(self._cluster.restart, target, release=release, settings=settings)
 
-    async def upgrade(self, release: str) -> None:
+    async def upgrade(self, release: str | Release) -> None:
         """See `Cluster.upgrade`."""
         await asyncio.to_thread(self._cluster.upgrade, release)
 
@@ -532,9 +625,17 @@ class AsyncOperations:
         """See `Cluster.heal`."""
         await asyncio.to_thread(self._cluster.heal)
 
+    async def inject(self, fault: RequestFault) -> InjectedFault:
+        """See `Cluster.inject`."""
+        return await asyncio.to_thread(self._cluster.inject, fault)
+
     async def wait_until_ready(self) -> None:
         """See `Cluster.wait_until_ready`."""
         await asyncio.to_thread(self._cluster.wait_until_ready)
+
+    async def wait_until_replaced(self, target: str) -> None:
+        """See `Cluster.wait_until_replaced`."""
+        await asyncio.to_thread(self._cluster.wait_until_replaced, target)
 
     async def check(self) -> None:
         """See `Cluster.check`."""
@@ -562,9 +663,22 @@ def specification(
     settings = chosen.get("settings", {})
     if not isinstance(settings, Mapping):
         raise SpecError("settings map Kafka's properties to their values")
+    if isinstance(release := chosen.get("release"), Release):
+        chosen["release"] = release.name
     chosen["settings"] = {**QUICK, **secured, **settings}
     # arg-type: a dict of values of several types
     return ClusterSpec(**chosen)  # type: ignore[arg-type]
+
+
+async def _find_coordinators(broker: BrokerListener) -> None:
+    """Wait for the coordinators a while: with settings of a test's own there may never be any."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(COORDINATOR_SECONDS):
+            await wait_for_coordinators(broker)
+
+
+def _name(release: str | Release) -> str:
+    return release.name if isinstance(release, Release) else release
 
 
 def _without_proxy() -> FaultNotPossible:

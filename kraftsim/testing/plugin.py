@@ -33,6 +33,8 @@ CLUSTERS: Final = ("kraftsim_cluster", "kraftsim_module_cluster", "kraftsim_sess
 RELEASE: Final = "kraftsim_release"
 EVENTS_SHOWN: Final = 20
 """The last events of each node that a failed test shows, without those that repeat others."""
+REPORT_NEEDS: Final = ("duckdb", "pyarrow", "numpy")
+INSTALL_ANALYSIS: Final = "pip install 'kraftsim[analysis]'"
 FACTORY: Final = "kraftsim_cluster_factory"
 
 
@@ -82,6 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="linelist",
         default=[],
     )
+    group.addoption(
+        "--kraftsim-report",
+        action="store_true",
+        help="write report.html beside the logs of a cluster whose test failed "
+        "(needs kraftsim[analysis])",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "fixtures start, as arguments of kraftsim.Cluster; `check` asks all invariants at the end",
     )
     config.stash[RUNNING] = []
+    _leave_unwritten(config)
     named = [*config.getini("kraftsim_extensions"), *config.getoption("--kraftsim-extension")]
     if named:
         from kraftsim.extensions import ExtensionError, is_path, load
@@ -101,6 +110,17 @@ def pytest_configure(config: pytest.Config) -> None:
                 load(config.rootpath / name if is_path(name) else name)
         except ExtensionError as trouble:
             raise pytest.UsageError(str(trouble)) from trouble
+
+
+def _leave_unwritten(config: pytest.Config) -> None:
+    """Import kraftsim as it is: pytest rewrites the assertions of all modules of a distribution
+    that has a plug-in, and that takes longer than all else of the first test (480 modules).
+
+    pytest has no public way to say so; without its attribute nothing changes.
+    """
+    marked = getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked.difference_update([name for name in marked if name.split(".")[0] == "kraftsim"])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -122,7 +142,9 @@ def pytest_runtest_makereport(
         for running in item.config.stash[RUNNING]:
             if running.fixture in used:
                 running.has_failed = True
-                report.sections.append(("kraftsim cluster", _last_events(running.cluster)))
+                report.sections.append(
+                    ("kraftsim cluster", _last_events(running.cluster, item.config))
+                )
     return report
 
 
@@ -239,21 +261,51 @@ def _running(
             yield cluster
         if is_checked:
             cluster.check()
-    except BaseException:
+    except BaseException as error:
         running.has_failed = True
+        error.add_note(_last_events(cluster, config))
         raise
     finally:
         config.stash[RUNNING].remove(running)
+        if running.has_failed and config.getoption("--kraftsim-report"):
+            _write_report(directory)
         if not running.has_failed and not config.getoption("--kraftsim-keep"):
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _last_events(cluster: "Cluster") -> str:
+def _missing() -> str:
+    """Return what is not installed of that which a report needs; empty if nothing is missing."""
+    from importlib.util import find_spec
+
+    return ", ".join(name for name in REPORT_NEEDS if find_spec(name) is None)
+
+
+def _write_report(directory: Path) -> None:
+    """Write the report of a cluster that has stopped. A test that failed fails for its own reason:
+    trouble with the report is a warning.
+    """
+    import warnings
+
+    if _missing():
+        return  # the failed test says so
+    from kraftsim.analysis.report import write_report
+
+    try:
+        write_report(directory)
+    except (OSError, ValueError, RuntimeError) as trouble:
+        warnings.warn(f"no report of {directory}: {trouble}", stacklevel=2)
+
+
+def _last_events(cluster: "Cluster", config: pytest.Config) -> str:
     """Return the last events of each node, and where everything is."""
     from kraftsim.lab.explore.divergence import Happening
     from kraftsim.lab.explore.trace import columns_of, read_trace, select
 
     where = f"kept in {cluster.directory}; all events: kraftsim trace {cluster.directory}"
+    if config.getoption("--kraftsim-report"):
+        where += f"\nreport: {cluster.directory / 'report.html'}, when the cluster has stopped"
+        if missing := _missing():
+            where += f"; none, because of missing packages ({missing}): {INSTALL_ANALYSIS}"
     try:
         entries = select(read_trace(Path(cluster.directory)))
     except (OSError, ValueError) as unreadable:

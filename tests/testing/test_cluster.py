@@ -14,6 +14,7 @@ from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.server.events import NodeStarted
 from kraftsim.testing.cluster import FaultNotPossible, InvariantsViolated
 from kraftsim.testing.security import SecurityNotPossible
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.cluster.broker_client import BrokerClient, batch_of, broker_client
 from tests.cluster.running import QUICK_SESSIONS
 
@@ -47,6 +48,38 @@ def test_a_cluster_that_was_never_started_can_be_stopped() -> None:
     cluster = kraftsim.Cluster()
     cluster.stop()
     assert not cluster.directory.exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"release": "3.3"},
+        {"release": "4.4", "controllers": 3},
+        {"release": "2.8", "zookeeper": 1, "controllers": 0},
+    ],
+    ids=lambda options: options["release"],
+)
+def test_groups_and_transactions_have_a_coordinator_at_once(options: dict[str, object]) -> None:
+    # arg-type: options of several types
+    with kraftsim.Cluster(**options) as cluster:  # type: ignore[arg-type]
+        with broker_client(cluster.bootstrap) as broker:
+            for kind in (0, 1):
+                found = broker.peer.ask(
+                    FindCoordinatorRequest(key="mine", key_type=kind), 2, FindCoordinatorResponse
+                )
+                assert (found.error_code, found.node_id) == (0, 1)
+        topic = cluster.create_topic()
+        fault = cluster.inject_error("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic=topic)
+        with broker_client(cluster.bootstrap) as broker:
+            assert broker.metadata(topic).topics[0].error_code == 3
+        assert fault.took_effect
+
+
+def test_a_cluster_that_cannot_have_coordinators_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftsim.testing.cluster.COORDINATOR_SECONDS", SHORT_SECONDS)
+    settings = {"offsets.topic.replication.factor": "3"}
+    with kraftsim.Cluster(settings=settings) as cluster:
+        assert produce(cluster, cluster.create_topic()) == 0
 
 
 async def test_an_async_block_has_the_same_methods_as_coroutines() -> None:

@@ -110,4 +110,16 @@ def test_a_violated_invariant_is_an_error_at_tear_down(pytester: pytest.Pytester
     pytester.makepyfile(VIOLATES)
     found = run(pytester)
     found.assert_outcomes(passed=1, errors=1)
-    found.stdout.fnmatch_lines(["*InvariantsViolated:*", "*producer-id-blocks-disjoint*"])
+    found.stdout.fnmatch_lines(
+        ["*InvariantsViolated:*", "*producer-id-blocks-disjoint*", "*kept in *; all events: *"]
+    )
+
+
+def test_a_report_that_cannot_be_written_says_what_to_install(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraftsim.testing.plugin.REPORT_NEEDS", ("no_such_package",))
+    pytester.makepyfile(FAILS)
+    found = run(pytester, "--kraftsim-report")
+    found.assert_outcomes(failed=1)
+    found.stdout.fnmatch_lines(["report: *no_such_package*: pip install 'kraftsim?analysis?'"])

@@ -4,7 +4,7 @@ ARGS="failover --rounds 20" passes options.
 python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
        traffic latency producers leader_failover variants id_variants migration shrink idle bugs
-       operator_log large_requests leases watch application
+       operator_log large_requests leases watch application fixture
 """
 
 import subprocess
@@ -20,6 +20,10 @@ BENCHES = {
     "frames": "InitProducerId frames per second of one core, with a constant response",
     "copies": "number of memory copies of each record byte in a broker, and their cost",
     "start": "seconds until every broker responds, and resident memory of each node",
+    "fixture": (
+        "what a test waits for: start of a cluster, topic, first record, first group read, stop; "
+        "with --from-nothing a new project until its first test is green"
+    ),
     "quorum_start": (
         "start of 3 controllers and 3 brokers, and their memory, compared with Apache Kafka"
     ),

@@ -17,22 +17,27 @@ from kraftsim.cluster.proxy.control_messages import (
     ControlEnvelope,
     Cut,
     Decide,
+    EndRequestFault,
     Follow,
     FrameHeld,
     FrameReport,
     Halve,
     Impose,
+    InjectRequestFault,
     Lift,
     LiftAll,
     News,
     Order,
+    RequestFaultHit,
     Unwatch,
 )
 from kraftsim.cluster.proxy.proxy import NotDone, Proxy
 from kraftsim.lab.faults.field import Condition, Effect, Link, Watch
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
 
 LOOPBACK: Final = "127.0.0.1"
 OnHeld = Callable[["Held"], None]
+OnHit = Callable[[RequestHit], None]
 
 
 class ProxyControlServer:
@@ -174,6 +179,8 @@ class ProxyClient:
         self._watches: dict[int, OnHeld] = {}
         self._early: dict[int, FrameHeld] = {}
         self._held: dict[int, Held] = {}
+        self._on_hits: dict[int, OnHit] = {}
+        self._early_hits: dict[int, list[RequestHit]] = {}
         self._next_id = 1
         self._listening = asyncio.ensure_future(self._listen())
 
@@ -225,6 +232,20 @@ class ProxyClient:
         self._watches.pop(number, None)
         await self.order(Unwatch(number=number))
 
+    async def inject(self, fault: RequestFault, on_hit: OnHit) -> int:
+        """Add a fault of requests; `on_hit` is called for each that it takes effect on. Return its
+        number.
+        """
+        number = (await self.order(InjectRequestFault(fault=fault))).number
+        self._on_hits[number] = on_hit
+        for hit in self._early_hits.pop(number, ()):
+            on_hit(hit)
+        return number
+
+    async def end_fault(self, number: int) -> None:
+        """End a fault of requests."""
+        await self.order(EndRequestFault(number=number))
+
     async def order(self, order: Order) -> Answer:
         """Send a request and return the answer. Raises ProxyLost."""
         number = self._next_id
@@ -260,6 +281,11 @@ class ProxyClient:
                 on_held(self._caught(news))
         elif isinstance(news, FrameReport):
             self._held[news.hold].report(news)
+        elif isinstance(news, RequestFaultHit):
+            if news.number in self._on_hits:
+                self._on_hits[news.number](news.hit)
+            else:
+                self._early_hits.setdefault(news.number, []).append(news.hit)
         elif (answer := self._answers.pop(news.id, None)) is not None and not answer.done():
             answer.set_result(news)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from kraftsim.lab.faults.field import Condition, Effect, Link, Watch
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +34,14 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
 class ProxyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of the proxy.
 
-    Frames are parsed only with `follows_frames`: it costs a look at each of them.
+    Frames are parsed only with `follows_frames` or `judges_requests` (faults of requests): it costs
+    a look at each of them.
     """
 
     posts: tuple[Post, ...]
     seed: int = 0
     follows_frames: bool = False
+    judges_requests: bool = False
 
 
 class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +124,35 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
     value: float = 0
 
 
-Order = Impose | Lift | LiftAll | Cut | Halve | Follow | Unwatch | Decide
+class InjectRequestFault(msgspec.Struct, frozen=True, kw_only=True, tag="inject"):
+    """Add a fault of requests, and send a `RequestFaultHit` for each request that it takes effect
+    on. Answered with its number.
+    """
+
+    fault: RequestFault
+
+
+class EndRequestFault(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+    """End a fault of requests; nothing, if there is none with this number.
+
+    The answer comes after the hits so far.
+    """
+
+    number: int
+
+
+Order = (
+    Impose
+    | Lift
+    | LiftAll
+    | Cut
+    | Halve
+    | Follow
+    | Unwatch
+    | Decide
+    | InjectRequestFault
+    | EndRequestFault
+)
 
 
 class ControlEnvelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +195,14 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
     size_bytes: int = 0
 
 
+class RequestFaultHit(msgspec.Struct, frozen=True, kw_only=True, tag="hit"):
+    """A fault of requests has taken effect."""
+
+    number: int
+    hit: RequestHit
+
+
 GIVEN_UP, ANSWERED = "given up", "answered"
-News = Answer | FrameHeld | FrameReport
-Notify = Callable[[FrameHeld | FrameReport], None]
+News = Answer | FrameHeld | FrameReport | RequestFaultHit
+Notify = Callable[[FrameHeld | FrameReport | RequestFaultHit], None]
 """Sends notifications to the client that sent a request."""

@@ -24,7 +24,9 @@ class ProxyFailed(RuntimeError):
     """The proxy did not start; one line with the reason."""
 
 
-def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> ProxyPlan:
+def proxy_plan(
+    spec: ClusterSpec, *, follows_frames: bool, judges_requests: bool = False
+) -> ProxyPlan:
     """Return the configuration of the proxy of a cluster."""
     posts = tuple(
         Post(
@@ -39,7 +41,12 @@ def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> ProxyPlan:
         )
         for node in spec.nodes()
     )
-    return ProxyPlan(posts=posts, seed=spec.seed, follows_frames=follows_frames)
+    return ProxyPlan(
+        posts=posts,
+        seed=spec.seed,
+        follows_frames=follows_frames,
+        judges_requests=judges_requests,
+    )
 
 
 class ProxyProcess:

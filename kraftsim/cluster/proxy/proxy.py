@@ -1,7 +1,6 @@
 """The proxy itself: listens for every node, tracks all connections, and carries out requests."""
 
 import asyncio
-import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,31 +12,41 @@ from kraftsim.cluster.proxy.control_messages import (
     Answer,
     Cut,
     Decide,
+    EndRequestFault,
     Follow,
     FrameHeld,
     FrameReport,
     Halve,
     Impose,
+    InjectRequestFault,
     Lift,
     LiftAll,
     Notify,
     Order,
     Post,
     ProxyPlan,
+    RequestFaultHit,
     Unwatch,
 )
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import Frame, FrameWatches, WaitingFrame
 from kraftsim.cluster.proxy.relay import Relay
+from kraftsim.cluster.proxy.request_gate import GateActions, RequestGate
 from kraftsim.lab.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
+from kraftsim.lab.faults.rules_request_faults import (
+    FETCHER,
+    RequestFault,
+    RequestHit,
+    RequestRules,
+    SeenRequest,
+    client_ids_of_node,
+)
 from kraftsim.world.interface import stream
 
 ALONE_SECONDS = 5.0
 """Time-out for the answer to a repeated request."""
 READ_BYTES = 1 << 16
 HALF = 0.5
-FETCHER = re.compile(r"broker-(\d+)-fetcher-\d+")
-"""The client id of a broker in connections to the leader of a partition that it replicates."""
 
 
 class NotDone(ValueError):
@@ -85,8 +94,11 @@ class Proxy:
         self.loop = loop
         self.random = stream(plan.seed, "proxy", 1, "jitter")
         self.follows_frames = plan.follows_frames
+        self.judges_requests = plan.judges_requests
+        self._rules = RequestRules()
+        self._hits: dict[int, Notify] = {}
         self.relays: dict[int, Relay] = {}
-        names = frozenset(post.name for post in plan.posts)
+        names = self._node_names = frozenset(post.name for post in plan.posts)
         self.conditions = Conditions(names)
         self.watches = FrameWatches(names)
         self._plan = plan
@@ -175,22 +187,55 @@ class Proxy:
         )
 
     async def _send_alone(
-        self, hold: Hold, number: int, frame: bytes, after_seconds: float
+        self, post: Post, frame: bytes, after_seconds: float, on_answer: Callable[[int], None]
     ) -> None:
-        """Send a frame on a new connection, and report whether an answer arrives."""
+        """Send a frame on a new connection; call back with the size of what is read of an
+        answer.
+        """
         await asyncio.sleep(after_seconds)
         try:
             async with asyncio.timeout(ALONE_SECONDS):
-                reader, writer = await asyncio.open_connection(
-                    hold.post.behind_host, hold.post.behind_port
-                )
+                reader, writer = await asyncio.open_connection(post.behind_host, post.behind_port)
                 writer.write(frame)
                 answer = await reader.read(READ_BYTES)
                 writer.close()
         except OSError:  # a time-out is one
             return
         if answer:
-            hold.tell(FrameReport(hold=number, what=ANSWERED, size_bytes=len(answer)))
+            on_answer(len(answer))
+
+    def gate(self, relay: Relay, requests: Flow, responses: Flow) -> RequestGate:
+        """Return the faults of requests of a connection."""
+        post = relay.post
+
+        def copy(frame: bytes, after_ms: float, on_answer: Callable[[], None]) -> None:
+            self.spawn(self._send_alone(post, frame, after_ms / 1000, lambda _: on_answer()))
+
+        return RequestGate(
+            post.name,
+            relay.source if relay.source in self._node_names else "",
+            rules=self._rules,
+            actions=GateActions(
+                to_node=requests.feed,
+                to_client=responses.feed,
+                reset=relay.reset,
+                copy=copy,
+                later=lambda delay_ms, work: self.loop.call_later(delay_ms / 1000, work),
+            ),
+            on_effect=self._on_effect,
+            client_ids=self._names_by_client_id,
+        )
+
+    def _on_effect(self, number: int, fault: RequestFault, request: SeenRequest) -> None:
+        notify = self._hits.get(number)
+        if notify is not None:
+            notify(RequestFaultHit(number=number, hit=RequestHit.of(request)))
+
+    def _repeat(self, hold: Hold, number: int, after_seconds: float, frame: bytes) -> None:
+        def on_answer(size_bytes: int) -> None:
+            hold.tell(FrameReport(hold=number, what=ANSWERED, size_bytes=size_bytes))
+
+        self.spawn(self._send_alone(hold.post, frame, after_seconds, on_answer))
 
     # Orders
     # ----------------------------------------------------------------------------------------------
@@ -224,12 +269,24 @@ class Proxy:
             case Decide():
                 self._decide(order)
                 return Answer(id=number)
+            case InjectRequestFault(fault=fault):
+                if not self.judges_requests:
+                    raise NotDone("this proxy carries out no faults of requests")
+                added = self._rules.add(fault)
+                self._hits[added] = notify
+                return Answer(id=number, number=added)
+            case EndRequestFault(number=fault_number):
+                self._rules.remove(fault_number)
+                return Answer(id=number)
 
     def forget(self, notify: Notify) -> None:
         """The control client has disconnected and cannot decide about its held frames any more, so
         they pass.
         """
         self.watches.remove_those_of(notify)
+        for number in [number for number, tell in self._hits.items() if tell == notify]:
+            del self._hits[number]
+            self._rules.remove(number)
         for number in [number for number, hold in self._holds.items() if hold.tell == notify]:
             self._holds.pop(number).flow.thaw()
 
@@ -299,11 +356,7 @@ class Proxy:
             case "send":
                 frames.is_under_way = True
             case "repeat":
-                frames.copy(
-                    lambda frame: self.spawn(
-                        self._send_alone(hold, order.hold, frame, order.value / 1000)
-                    )
-                )
+                frames.copy(partial(self._repeat, hold, order.hold, order.value / 1000))
             case "delay":
                 del self._holds[order.hold]
                 frames.is_under_way = True
@@ -319,12 +372,10 @@ class Proxy:
 
 
 def _client_ids(plan: ProxyPlan) -> dict[str, str]:
-    """The client ids of nodes without an address of their own: as replicas of the quorum, and
-    towards controllers.
-    """
-    named = {}
-    for post in plan.posts:
-        if post.outgoing_host is None:
-            named[str(post.node_id)] = post.name
-            named[f"raft-client-{post.node_id}"] = post.name
-    return named
+    """The client ids of nodes without an address of their own."""
+    return {
+        client_id: post.name
+        for post in plan.posts
+        if post.outgoing_host is None
+        for client_id in client_ids_of_node(post.node_id)
+    }

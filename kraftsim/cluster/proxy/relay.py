@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kraftsim.cluster.proxy.control_messages import Post
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import FrameStream
+from kraftsim.cluster.proxy.request_gate import RequestGate
 from kraftsim.lab.faults.field import CLIENTS
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Relay:
         self.far = FarEnd(self)
         self.requests: Flow | None = None
         self.responses: Flow | None = None
+        self.gate: RequestGate | None = None
         self.is_unanswered = False
         """Whether the last bytes were those of a request: it awaits its answer."""
         self._has_begun = False
@@ -100,6 +102,8 @@ class Relay:
         self.requests.source = self.responses.target = self.near.transport
         if proxy.follows_frames and self.post.speaks_kafka:
             self._follow_frames(self.requests, self.responses)
+        if proxy.judges_requests and self.post.speaks_kafka:
+            self.gate = proxy.gate(self, self.requests, self.responses)
         waiting = [
             link
             for link in (to_node, from_node)
@@ -112,7 +116,12 @@ class Relay:
         unread, self._unread = self._unread, b""
         if unread:
             self.is_unanswered = True
-            self.requests.feed(unread)
+            self.feed_request(unread)
+
+    def feed_request(self, data: bytes) -> None:
+        """Pass on what a known near end has sent."""
+        assert self.requests is not None, "the near end is known"
+        (self.requests.feed if self.gate is None else self.gate.feed_request)(data)
 
     def _follow_frames(self, requests: Flow, responses: Flow) -> None:
         api_keys: dict[int, int] = {}
@@ -286,7 +295,7 @@ class NearEnd(_End):
         relay = self._relay
         relay.is_unanswered = True
         if relay.requests is not None:
-            relay.requests.feed(data)
+            relay.feed_request(data)
         else:
             relay.introduced(data)
 
@@ -305,7 +314,7 @@ class FarEnd(_End):
         relay = self._relay
         relay.is_unanswered = False
         if relay.responses is not None:
-            relay.responses.feed(data)
+            (relay.responses.feed if relay.gate is None else relay.gate.feed_response)(data)
 
     def _into(self) -> Flow | None:
         return self._relay.responses

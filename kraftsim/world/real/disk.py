@@ -23,10 +23,15 @@ calls.
 
 
 class RealDisk:
-    """Files under `root`. Paths outside of it raise ValueError."""
+    """Files under `root`. Paths outside of it raise ValueError.
 
-    def __init__(self, root: Path) -> None:
+    Without `is_durable` nothing waits for the disk: what is written survives the process, but not
+    the machine.
+    """
+
+    def __init__(self, root: Path, *, is_durable: bool = True) -> None:
         self.root = root
+        self.is_durable = is_durable
         root.mkdir(parents=True, exist_ok=True)
         self._flushes = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="flush")
         self._renames = [
@@ -39,7 +44,8 @@ class RealDisk:
     def open(self, path: str) -> File:
         """Open a file for appending and reading, creating it and its parents if they are absent."""
         self._make_directory(directory_of(checked(path)))
-        return RealFile(path, self._place(path), self._flushes, self._on_flushed)
+        executor = self._flushes if self.is_durable else None
+        return RealFile(path, self._place(path), executor, self._on_flushed)
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file at path."""
@@ -63,6 +69,9 @@ class RealDisk:
         One thread per directory keeps their order.
         """
         self._make_directory(directory_of(checked(path)))
+        if not self.is_durable:
+            _write_and_rename(self._place(path), data, (), is_durable=False)
+            return
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
         started_s = time.monotonic()
@@ -83,6 +92,9 @@ class RealDisk:
         assert directory_of(checked(path)) == directory_of(checked(new_path)), (
             "a file stays in its directory"
         )
+        if not self.is_durable:
+            os.rename(self._place(path), self._place(new_path))
+            return
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
         started_s = time.monotonic()
@@ -100,6 +112,8 @@ class RealDisk:
         """Make creations, renames and removals in a directory durable, and the creation of the
         directory itself.
         """
+        if not self.is_durable:
+            return
         started_s = time.monotonic()
         await asyncio.get_running_loop().run_in_executor(
             self._thread_of(directory), _sync_directories, self._take_unflushed(directory)
@@ -149,12 +163,15 @@ class RealDisk:
         return tuple(places)
 
 
-def _write_and_rename(place: str, data: bytes, directories: tuple[str, ...]) -> None:
+def _write_and_rename(
+    place: str, data: bytes, directories: tuple[str, ...], *, is_durable: bool = True
+) -> None:
     with open(place + TEMPORARY_SUFFIX, "wb", buffering=0) as file:
         written = file.write(data)
         while written < len(data):
             written += file.write(memoryview(data)[written:])
-        os.fsync(file.fileno())
+        if is_durable:
+            os.fsync(file.fileno())
     os.rename(place + TEMPORARY_SUFFIX, place)
     _sync_directories(directories)
 

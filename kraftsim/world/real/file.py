@@ -98,7 +98,7 @@ class RealFile:
     """
 
     def __init__(
-        self, path: str, place: str, executor: Executor, report_flush: ReportFlush
+        self, path: str, place: str, executor: Executor | None, report_flush: ReportFlush
     ) -> None:
         self.path = path
         self._place = place
@@ -146,11 +146,15 @@ class RealFile:
     async def flush(self) -> None:
         """Make everything appended before this call durable.
 
-        A running flush may have begun too early, so callers wait for the next one.
+        A running flush may have begun too early, so callers wait for the next one. Without an
+        executor it does nothing: the page cache is enough.
         """
+        descriptor = self._descriptor
+        if self._executor is None:
+            return
         loop = asyncio.get_running_loop()
         if self._running is None:
-            self._running = self._start_sync(loop, self._descriptor)
+            self._running = self._start_sync(loop, descriptor)
             shared = self._running
         else:
             if self._next is None:
@@ -182,9 +186,11 @@ class RealFile:
             if not window:
                 raise _truncated_error()
             copied_bytes += os.write(after.number, window)
-        after.sync()
+        if self._executor is not None:
+            after.sync()
         os.rename(self._place + TEMPORARY_SUFFIX, self._place)
-        sync_directory(os.path.dirname(self._place))
+        if self._executor is not None:
+            sync_directory(os.path.dirname(self._place))
         self._opened = after
         self._has_given_slices = False
 

@@ -127,7 +127,9 @@ class RealWorld:
         """
         found = self._others.get(directory)
         if found is None:
-            found = self._others[directory] = RealDisk(Path(directory))
+            found = self._others[directory] = RealDisk(
+                Path(directory), is_durable=self._real_disk.is_durable
+            )
             found.report_flush = self._report_flush
         return RelocatedWorld(self, found)
 
@@ -188,6 +190,7 @@ def real_world(
     events_dir: Path,
     seed: int | None,
     started_ns: int = 0,
+    is_durable: bool = True,
 ) -> RealWorld:
     """Open the world of one node incarnation.
 
@@ -195,7 +198,8 @@ def real_world(
 
     Without a `seed` the node draws from the operating system's entropy, which is not repeatable.
     `started_ns` is the time of the machine's monotonic clock at which the run began; with 0 `t_ns`
-    is that clock itself, which all processes of the machine share.
+    is that clock itself, which all processes of the machine share. Without `is_durable` nothing
+    waits for the disk.
     """
     return RealWorld(
         run=run,
@@ -203,7 +207,7 @@ def real_world(
         incarnation=incarnation,
         seed=seed,
         clock=RealClock(started_ns),
-        disk=RealDisk(data_dir),
+        disk=RealDisk(data_dir, is_durable=is_durable),
         events=EventFile(
             events_dir=events_dir,
             run=run,
