@@ -123,6 +123,20 @@ def is_running() -> bool:
     return _loop is not None
 
 
+def running_loop() -> "VirtualLoop | None":
+    """Return the loop of the simulation that runs, in any thread."""
+    return _loop
+
+
+def running_process() -> Process | None:
+    """Return the simulated process whose code runs in this thread, or None outside of a
+    simulation.
+    """
+    if _loop is None or threading.get_ident() != _thread:
+        return None
+    return current_process.get(_loop.harness)
+
+
 @contextmanager
 def in_this_thread() -> Iterator[None]:
     """Route the calls of this thread to the simulation: it and the loop run in turn."""
@@ -143,21 +157,6 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         _thread = former
-
-
-def running_loop() -> "VirtualLoop":
-    """Return the loop of the simulation that runs."""
-    assert _loop is not None, "a simulation runs"
-    return _loop
-
-
-def running_process() -> Process | None:
-    """Return the simulated process whose code runs in this thread, or None outside of a
-    simulation.
-    """
-    if _loop is None or threading.get_ident() != _thread:
-        return None
-    return current_process.get(_loop.harness)
 
 
 def _tasks_of(

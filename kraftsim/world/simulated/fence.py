@@ -25,11 +25,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated import threads
 from kraftsim.world.simulated.ambient import is_running, running_loop, running_process
 from kraftsim.world.simulated.errors import escape
 from kraftsim.world.simulated.host import Process
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.loop import VirtualLoop
 
 # --------------------------------------------------------------------------------------------------
 # The functions by which code can use the real machine: those that are guarded, and the audit events
@@ -214,7 +218,7 @@ def around() -> Iterator[None]:
         _build()
     for place, name, _, guarded in _guards:
         setattr(place, name, guarded)
-    restore_policy = threads.replace_policy(running_loop())
+    restore_policy = threads.replace_policy(_the_loop())
     try:
         yield
     finally:
@@ -254,6 +258,12 @@ def _guarded(
     return guarded
 
 
+def _the_loop() -> "VirtualLoop":
+    loop = running_loop()
+    assert loop is not None, "a simulation runs"
+    return loop
+
+
 def _start_thread(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
     def start(self: threading.Thread) -> None:
         process = running_process()
@@ -282,7 +292,7 @@ def _new_loop(
 ) -> Callable[[], asyncio.AbstractEventLoop]:
     def new_event_loop() -> asyncio.AbstractEventLoop:
         process = running_process()
-        return real() if process is None else threads.new_event_loop(running_loop(), process)
+        return real() if process is None else threads.new_event_loop(_the_loop(), process)
 
     return new_event_loop
 

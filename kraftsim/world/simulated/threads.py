@@ -131,7 +131,7 @@ def wait_in_thread(
     thread = _by_ident.get(threading.get_ident())
     if thread is None:
         return None
-    future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)
+    future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)  # type: ignore[arg-type]  # a generator is one in typeshed only
     future.add_done_callback(lambda done: thread.go_on(), context=thread.process.context)
     thread.pause()
     return future
