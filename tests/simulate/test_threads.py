@@ -199,3 +199,20 @@ def test_closing_a_simulation_prints_nothing(capfd: pytest.CaptureFixture[str]) 
         simulation.spawn(host, program())
         simulation.run_for(1)
     assert capfd.readouterr().err == ""
+
+
+def test_program_that_waits_until_the_time_is_after_its_deadline_goes_on() -> None:
+    """A timer fires exactly at the deadline; in reality time passes while code runs, so programs
+    (aiokafka's auto-commit) then wait for 0 s, again and again.
+    """
+
+    async def program() -> float:
+        deadline = time.monotonic() + 5
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        while time.monotonic() <= deadline:
+            await asyncio.wait([never], timeout=max(0, deadline - time.monotonic()))
+        return time.monotonic()
+
+    with Simulation(1) as simulation:
+        host = simulation.add_host("app", tolerant=True)
+        assert simulation.run_until(simulation.spawn(host, program())) == pytest.approx(5, abs=1e-4)

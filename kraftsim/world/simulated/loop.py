@@ -83,7 +83,8 @@ Ts = TypeVarTuple("Ts")
 
 SHORTEST_DELAY_NS = 1_000
 """The minimum of a positive delay: with delays that floats round down to zero, time would not
-advance (aiokafka's idle reaper has such delays).
+advance (aiokafka's idle reaper has such delays). On tolerant hosts it is that of every delay:
+aiokafka's auto-commit waits for 0 s until the time is *after* its deadline.
 """
 STILL_TURNS_MAX = 200_000
 STEPS_PER_COLLECTION = 100_000
@@ -155,11 +156,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if context is None:
             context = copy_context()
         process = context.get(current_process, self.harness)
-        delay_ns = (
-            max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS)
-            if delay > 0
-            else 0
-        )
+        if delay > 0:
+            delay_ns = max(
+                process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS
+            )
+        else:
+            delay_ns = SHORTEST_DELAY_NS if process.host.is_tolerant else 0
         when_ns = self.now_ns + delay_ns
         call = ScheduledCall(callback, args, context, process, when_ns)
         if process.is_alive:
