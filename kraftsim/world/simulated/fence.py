@@ -185,6 +185,8 @@ SOURCE_READERS = (
         "importlib._bootstrap",
         "importlib.metadata",
         "importlib.resources",
+        "importlib_metadata",
+        "pkg_resources",
         "inspect",
         "linecache",
         "pkgutil",
