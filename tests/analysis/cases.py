@@ -53,6 +53,8 @@ ACKNOWLEDGED = "acknowledged-records-in-final-log"
 
 A, B = (7, 0, 0), (7, 0, 5)
 """Producer id, epoch and base sequence of two batches."""
+WITHOUT_ID = (-1, -1, 0)
+"""As aiokafka writes without idempotence: no producer id, and yet a base sequence."""
 
 
 class Case(NamedTuple):
@@ -292,6 +294,13 @@ CASES = [
         2,
     ),
     Case("no producer ids", ONE_APPEND, broker(appended(0, 4), appended(5, 5)), VACUOUS, 0),
+    Case(
+        "sequences of producers without an id",
+        ONE_APPEND,
+        broker(appended(0, 4, WITHOUT_ID), appended(5, 9, WITHOUT_ID)),
+        VACUOUS,
+        0,
+    ),
     Case(
         "a sequence twice",
         ONE_APPEND,

@@ -7,6 +7,7 @@ attributes permanently by functions that check whether a simulation runs, becaus
 SimulationEscape. `datetime.now()` reads the clock in C and can be neither routed nor refused.
 """
 
+import asyncio
 import os
 import random
 import socket
@@ -52,7 +53,10 @@ DRAWS = (
 FIRST_PROCESS = 1000
 FIRST_NODE = 0x020000000000
 """The bit of locally administered hardware addresses."""
+NO_THREAD = -1
 REFUSED = ("sleep", "clock_gettime", "clock_gettime_ns")
+
+_all_tasks = asyncio.all_tasks
 
 _loop: "VirtualLoop | None" = None
 _thread = 0
@@ -91,6 +95,8 @@ def install() -> None:
     _replace(os, "getpid", lambda process: FIRST_PROCESS + process.host.index)
     _replace(os, "getppid", lambda process: 1)
     _replace(socket, "gethostname", lambda process: process.host.name)
+    for module in (asyncio, asyncio.tasks):
+        _replace(module, "all_tasks", _tasks_of)
     _replace_calendar()
     for name in DRAWS:
         _replace(random, name, _draw(name))
@@ -129,6 +135,35 @@ def running_process() -> Process | None:
     if _loop is None or threading.get_ident() != _thread:
         return None
     return current_process.get(_loop.harness)
+
+
+@contextmanager
+def in_this_thread() -> Iterator[None]:
+    """Route the calls of this thread to the simulation: it and the loop run in turn."""
+    global _thread
+    former, _thread = _thread, threading.get_ident()
+    try:
+        yield
+    finally:
+        _thread = former
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Route nothing: the simulation itself uses a real thread or lock here."""
+    global _thread
+    former, _thread = _thread, NO_THREAD
+    try:
+        yield
+    finally:
+        _thread = former
+
+
+def _tasks_of(
+    process: Process, loop: asyncio.AbstractEventLoop | None = None
+) -> "set[asyncio.Task[object]]":
+    """Return the tasks of a process: programs cancel all of their tasks when they end."""
+    return {task for task in _all_tasks(loop) if getattr(task, "process", None) is process}
 
 
 def _replace(module: object, name: str, routed: Callable[..., object]) -> None:

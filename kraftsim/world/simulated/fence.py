@@ -25,10 +25,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from kraftsim.world.simulated.ambient import is_running, running_process
+from kraftsim.world.simulated import threads
+from kraftsim.world.simulated.ambient import is_running, running_loop, running_process
 from kraftsim.world.simulated.errors import escape
 from kraftsim.world.simulated.host import Process
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.loop import VirtualLoop
 
 # --------------------------------------------------------------------------------------------------
 # The functions by which code can use the real machine: those that are guarded, and the audit events
@@ -38,7 +43,7 @@ from kraftsim.world.simulated.host import Process
 # (`from os import open`) and calls in C bypass it; many of them are reported as audit events (PEP
 # 578), which are checked as well.
 
-A_THREAD, A_PROCESS, A_SOCKET, A_LOOP = "a thread", "a process", "a socket", "another event loop"
+A_THREAD, A_PROCESS, A_SOCKET = "a thread", "a process", "a socket"
 A_LOOK_UP, A_PIPE, A_WAIT, A_SIGNAL = (
     "a blocking name look-up",
     "a pipe",
@@ -55,7 +60,6 @@ A_FILE, AN_EXIT, ENTROPY, CPU_TIME, A_MACHINE = (
 IN_C = "a library in C"
 
 GUARDED: tuple[tuple[object, str, str], ...] = (
-    (threading.Thread, "start", A_THREAD),
     (_thread, "start_new_thread", A_THREAD),
     (_thread, "start_new", A_THREAD),
     (threading.Condition, "wait", A_WAIT),
@@ -104,8 +108,6 @@ GUARDED: tuple[tuple[object, str, str], ...] = (
     (ssl, "RAND_bytes", ENTROPY),
     (ssl.SSLContext, "wrap_socket", "TLS"),
     (ssl.SSLContext, "wrap_bio", "TLS"),
-    (asyncio, "new_event_loop", A_LOOP),
-    (asyncio.events, "new_event_loop", A_LOOP),
 )
 """Forbidden to all code in a simulation: module, name, description."""
 GUARDED_FROM_NODES: tuple[tuple[object, str, str], ...] = (
@@ -181,6 +183,10 @@ AUDITED_FROM_NODES: dict[str, str] = {
 SOURCE_READERS = (
     *(
         "importlib._bootstrap",
+        "importlib.metadata",
+        "importlib.resources",
+        "importlib_metadata",
+        "pkg_resources",
         "inspect",
         "linecache",
         "pkgutil",
@@ -193,7 +199,8 @@ SOURCE_READERS = (
     ),
 )
 """Module files and generated code are read by imports (with any loader), and for source lines in
-tracebacks. A wheel has `protocol` inside `kraftsim`.
+tracebacks; libraries read the entry points and data files of installed packages. A wheel has
+`protocol` inside `kraftsim`.
 """
 NO_FILE = -1
 """Anonymous mappings are allowed: they could only be shared with other processes, and there are
@@ -213,9 +220,11 @@ def around() -> Iterator[None]:
         _build()
     for place, name, _, guarded in _guards:
         setattr(place, name, guarded)
+    restore_policy = threads.replace_policy(_the_loop())
     try:
         yield
     finally:
+        restore_policy()
         for place, name, real, _ in _guards:
             setattr(place, name, real)
 
@@ -227,6 +236,13 @@ def _build() -> None:
         )
     for place, name, what in GUARDED_FROM_NODES:
         _guards.append((place, name, getattr(place, name), _guarded(place, name, what, _is_node)))
+    thread_class = threading.Thread
+    _guards.append((thread_class, "start", thread_class.start, _start_thread(thread_class.start)))
+    _guards.append((thread_class, "join", thread_class.join, _join_thread(thread_class.join)))
+    for module in (asyncio, asyncio.events):
+        _guards.append(
+            (module, "new_event_loop", module.new_event_loop, _new_loop(module.new_event_loop))
+        )
     sys.addaudithook(_audit)
 
 
@@ -242,6 +258,45 @@ def _guarded(
         return real(*arguments, **options)
 
     return guarded
+
+
+def _the_loop() -> "VirtualLoop":
+    loop = running_loop()
+    assert loop is not None, "a simulation runs"
+    return loop
+
+
+def _start_thread(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    def start(self: threading.Thread) -> None:
+        process = running_process()
+        if process is None:
+            real(self)
+        elif threads.may_thread(process):
+            threads.start(self, process, real)
+        else:
+            raise escape(f"{A_THREAD} (start)")
+
+    return start
+
+
+def _join_thread(real: Callable[..., None]) -> Callable[..., None]:
+    def join(self: threading.Thread, timeout: float | None = None) -> None:
+        if running_process() is None:
+            real(self, timeout)
+        else:
+            threads.join(self, real, timeout)
+
+    return join
+
+
+def _new_loop(
+    real: Callable[[], asyncio.AbstractEventLoop],
+) -> Callable[[], asyncio.AbstractEventLoop]:
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        process = running_process()
+        return real() if process is None else threads.new_event_loop(_the_loop(), process)
+
+    return new_event_loop
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:

@@ -62,13 +62,14 @@ import gc
 import sys
 import threading
 from asyncio import events
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
 from typing import TypeVar, TypeVarTuple, Unpack, cast
 
+from kraftsim.world.simulated import ambient, threads
 from kraftsim.world.simulated.call import NANOSECONDS, ScheduledCall, SequencedFuture, SequencedTask
 from kraftsim.world.simulated.errors import (
     SimulationDeadlock,
@@ -82,12 +83,18 @@ Ts = TypeVarTuple("Ts")
 
 SHORTEST_DELAY_NS = 1_000
 """The minimum of a positive delay: with delays that floats round down to zero, time would not
-advance (aiokafka's idle reaper has such delays).
+advance (aiokafka's idle reaper has such delays). On tolerant hosts it is that of every delay:
+aiokafka's auto-commit waits for 0 s until the time is *after* its deadline.
 """
 STILL_TURNS_MAX = 200_000
 STEPS_PER_COLLECTION = 100_000
 CANCELLED_MIN = 200
 """Cancelled timers are removed from the heap when there are this many and they are half of it."""
+
+
+def _is_foreign() -> bool:
+    process = ambient.running_process()
+    return process is not None and threads.may_thread(process)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -149,11 +156,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if context is None:
             context = copy_context()
         process = context.get(current_process, self.harness)
-        delay_ns = (
-            max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS)
-            if delay > 0
-            else 0
-        )
+        if delay > 0:
+            delay_ns = max(
+                process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS
+            )
+        else:
+            delay_ns = SHORTEST_DELAY_NS if process.host.is_tolerant else 0
         when_ns = self.now_ns + delay_ns
         call = ScheduledCall(callback, args, context, process, when_ns)
         if process.is_alive:
@@ -220,12 +228,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run until `stop()`."""
         self.run(lambda: False, None)
 
-    def stop(self) -> None:
+    def run_until_complete(self, future: Generator[object, None, T] | Awaitable[T]) -> T:
+        """Run the loop until a future is done, for a thread of a simulated process; elsewhere as
+        asyncio does.
+        """
+        done = threads.wait_in_thread(self, future)
+        return super().run_until_complete(future) if done is None else done.result()
+
+    def halt(self) -> None:
         """Stop after the present turn."""
         self._stopping = True
 
+    def stop(self) -> None:
+        """Stop after the present turn; foreign code stops only its own loop, which is no other."""
+        if not _is_foreign():
+            self.halt()
+
     def close(self) -> None:
-        """Drop all pending callbacks."""
+        """Drop all pending callbacks; foreign code closes only its own loop, which is no other."""
+        if _is_foreign():
+            return
         self._closed = True
         self._heap.clear()
         self.runnable.clear()

@@ -5,8 +5,11 @@ seed that determines everything.
 import asyncio
 import gc
 import inspect
+import logging
+import sys
+from asyncio import all_tasks
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +18,7 @@ from typing import TypeVar, overload
 from kraftsim.events.event import Event
 from kraftsim.events.runs import InvariantViolated
 from kraftsim.invariants.verdict import Violation
-from kraftsim.world.simulated import ambient, fence
+from kraftsim.world.simulated import ambient, fence, threads
 from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.durable_disk import AT_RANDOM, DurableDisk, Losses, Wreck
@@ -171,13 +174,15 @@ class Simulation:
         self.log(host.name, process.incarnation).is_open = False
         self.loop.graveyard += [
             task
-            for task in asyncio.all_tasks(self.loop)
+            for task in all_tasks(self.loop)
             if isinstance(task, SequencedTask) and task.process is process
         ]
         host.is_powered = not power_loss
         self.network.on_process_death(process, power_loss=power_loss)
         process.bury()
         self.loop.delist(process)
+        with nullcontext() if ambient.is_running() else self._guarded():
+            threads.end_all(process)
 
     def stop(self, host: Host | str) -> "asyncio.Task[object] | None":
         """Ask a host's process to stop cleanly, as SIGTERM does; None if there is none that could.
@@ -276,7 +281,7 @@ class Simulation:
             return None
         future: asyncio.Future[T] = self._as_future(target)
         future.add_done_callback(
-            lambda done: self.loop.stop(), context=self.harness.process.context
+            lambda done: self.loop.halt(), context=self.harness.process.context
         )
         self._run(future.done, limit_ns)
         return future.result()
@@ -284,19 +289,25 @@ class Simulation:
     def run_for(self, seconds: float) -> None:
         """Advance virtual time."""
         until_ns = self.now_ns + int(seconds * NANOSECONDS)
-        self.loop.schedule(self.harness.process, until_ns, self.loop.stop)
+        self.loop.schedule(self.harness.process, until_ns, self.loop.halt)
         self._run(lambda: False, until_ns)
 
     def _run(self, is_done: Callable[[], bool], limit_ns: int) -> None:
         assert not self.is_closed, "the simulation is closed"
         self._raise_if_stopped()
         try:
-            with collector_at_rest(), ambient.routed_to(self.loop), fence.around():
+            with collector_at_rest(), self._guarded():
                 self.loop.run(is_done, limit_ns)
         except SimulationTimeLimit:
             self._raise_if_stopped()
             raise
         self._raise_if_stopped()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Route the real machine to the simulation, or refuse it, inside."""
+        with ambient.routed_to(self.loop), fence.around():
+            yield
 
     def _as_future(self, target: Awaitable[T]) -> "asyncio.Future[T]":
         if isinstance(target, asyncio.Future):
@@ -363,7 +374,7 @@ class Simulation:
 
     def _stop(self, reason: str) -> None:
         self._stop_reason = self._stop_reason or reason
-        self.loop.stop()
+        self.loop.halt()
 
     def _on_trouble(self, context: dict[str, object]) -> None:
         error = context.get("exception")
@@ -398,18 +409,22 @@ class Simulation:
             return
         self.is_closed = True
         pending = self.loop.graveyard + [
-            task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask)
+            task for task in all_tasks(self.loop) if isinstance(task, SequencedTask)
         ]
         for host in self.hosts.values():
             host.process.bury()
         for log in self.book.logs():
             log.is_open = False
-        for task in pending:
-            # attr-defined: asyncio's own switch, not in typeshed
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with suppress(BaseException):
-                task.get_coro().close()
-        self.loop.graveyard.clear()
+        with self._guarded(), _in_silence():
+            for host in self.hosts.values():
+                threads.end_all(host.process)
+            while pending:
+                task = pending.pop()
+                # attr-defined: asyncio's own switch, not in typeshed
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(BaseException):
+                    task.get_coro().close()
+            self.loop.graveyard.clear()
         self.loop.close()
 
     def _new_host(self, name: str) -> Host:
@@ -430,6 +445,19 @@ class Simulation:
             log=log,
             stores=self.stores,
         )
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    """Print nothing that coroutines report because they are closed: the run is over by then."""
+    hook, level = sys.unraisablehook, logging.root.manager.disable
+    sys.unraisablehook = lambda unraisable: None
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(level)
 
 
 # --------------------------------------------------------------------------------------------------

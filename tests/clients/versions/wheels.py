@@ -36,7 +36,7 @@ def python_command(program: str, pinned: str) -> Sequence[str]:
         return [sys.executable, file]
     return [
         "env",
-        f"PYTHONPATH={_directory(pinned)}",
+        f"PYTHONPATH={library(pinned)}",
         sys.executable,
         "-S",
         "-s",
@@ -57,7 +57,7 @@ def librdkafka_command(version: str, tag: str) -> Sequence[str]:
             raise Missing(f"librdkafka {version} has a wheel for Linux on x86-64 only")
         abi = f"{tag}m" if tag == "cp37" else tag
         other = [word for each in PLATFORMS for word in ("--platform", each)]
-        where = _directory(
+        where = library(
             f"librdkafka-{version}",
             "--python-version",
             tag.removeprefix("cp"),
@@ -79,7 +79,7 @@ def librdkafka_command(version: str, tag: str) -> Sequence[str]:
     raise Missing(f"there is no bundled librdkafka in {where}")
 
 
-def _directory(pinned: str, *options: str) -> Path:
+def library(pinned: str, *options: str) -> Path:
     """Return the directory of a library; pip installs it the first time, or when its pins have
     changed.
 
