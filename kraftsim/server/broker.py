@@ -4,7 +4,7 @@ Source: kafka.server.BrokerServer.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -32,7 +32,6 @@ from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PR
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
-from kraftsim.server.events import NodeStopped
 from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.identity import load_identity, random_uuid
 from kraftsim.server.listeners import Listeners
@@ -41,7 +40,7 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.security.rights import guarded
 from kraftsim.server.serving_broker import BrokerAddress
-from kraftsim.server.shell import NodeShell
+from kraftsim.server.shell import NodeShell, PartShell
 from kraftsim.server.with_rules import parsing_rules
 from kraftsim.tiered_storage.remote_store import METADATA_TOPIC
 from kraftsim.tiered_storage.tiered_storage import TieredStorage
@@ -55,7 +54,18 @@ from protocol.errors import ErrorCode
 class Broker:
     """A node that hosts partitions and serves clients."""
 
-    def __init__(self, world: World, config: NodeConfig, parts: Parts) -> None:
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        parts: Parts,
+        *,
+        whole: NodeShell | None = None,
+        new_source: "Callable[[Broker], MetadataSource] | None" = None,
+    ) -> None:
+        """`whole` and `new_source` are for the broker of a combined node: the shell of the node,
+        and what makes the source of its metadata.
+        """
         self.world = world
         self.config = config
         self.parts = parts
@@ -63,7 +73,11 @@ class Broker:
         """The configuration definitions of the emulated release."""
         self._is_decided = asyncio.Event()
         """Set once startup has either completed or failed."""
-        self.shell = NodeShell(world, config, self._on_death)
+        self.shell = (
+            NodeShell(world, config, self._on_death)
+            if whole is None
+            else PartShell(whole, self._on_death)
+        )
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions")
@@ -75,7 +89,7 @@ class Broker:
         records.
         """
         self.incarnation_id = random_uuid(world, "incarnation id")
-        self.source: MetadataSource = self._make_source()
+        self.source: MetadataSource = (new_source or Broker._make_source)(self)
         self.features = self.source.features
         self._make_partitions()
         self._make_coordinators()
@@ -229,7 +243,7 @@ class Broker:
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         self._listeners.admission.shut()
         await self._listeners.open(
-            self.config.listeners, Dispatcher(self, self._handlers, self.offer)
+            self.config.broker_listeners, Dispatcher(self, self._handlers, self.offer)
         )
         try:
             await self.source.load(directory_id, await self.partitions.load(directory_id))
@@ -281,8 +295,7 @@ class Broker:
         await self.shell.tasks.join()
         await self.partitions.close(self.source.shutdown_epoch)
         await self.source.finish()
-        self.world.emit(NodeStopped(reason="stopped"))
-        self.world.flush_events()
+        self.shell.emit_stopped()
         self.shell.is_dead = True
 
     def abort(self) -> None:
