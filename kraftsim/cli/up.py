@@ -23,6 +23,7 @@ from kraftsim.cli.options import (
 Examples:
   kraftsim up                                        # one controller, three brokers; port 9092
   kraftsim up --brokers 1 --port 19092 --data runs/small
+  kraftsim up --combined 1                           # one node that is both; --combined 3: a quorum
   kraftsim up --zookeeper --release 2.8              # ZooKeeper, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
@@ -34,7 +35,14 @@ Examples:
     "--controllers",
     default=None,
     type=int,
-    help="Number of controllers.  [default: 1, with --zookeeper 0]",
+    help="Number of controllers.  [default: 1, with --zookeeper 0, with --combined as many]",
+)
+@click.option(
+    "--combined",
+    default=0,
+    type=click.IntRange(min=0),
+    help="Number of nodes that are brokers and controllers in one process "
+    "(process.roles=broker,controller). They count as --brokers and --controllers.",
 )
 @click.option(
     "--zookeeper",
@@ -42,7 +50,12 @@ Examples:
     help="Start brokers in ZooKeeper mode and a ZooKeeper server; --controllers are for a "
     "migration to KRaft.",
 )
-@click.option("--brokers", default=3, show_default=True, help="Number of brokers.")
+@click.option(
+    "--brokers",
+    default=None,
+    type=int,
+    help="Number of brokers.  [default: 3, with --combined as many]",
+)
 @click.option(
     "--port",
     default=9092,
@@ -85,8 +98,9 @@ Examples:
 @log_options
 def up(
     controllers: int | None,
+    combined: int,
     zookeeper: bool,
-    brokers: int,
+    brokers: int | None,
     port: int,
     host: str,
     data: Path,
@@ -112,9 +126,14 @@ def up(
     given = parse_settings(settings)
     try:
         spec = ClusterSpec(
-            controllers=controllers if controllers is not None else 0 if zookeeper else 1,
+            controllers=controllers
+            if controllers is not None
+            else 0
+            if zookeeper
+            else combined or 1,
+            combined=combined,
             zookeeper=zookeeper,
-            brokers=brokers,
+            brokers=brokers if brokers is not None else combined or 3,
             port=port,
             host=host,
             release=release,

@@ -69,10 +69,10 @@ def _check_combined(config: "NodeConfig") -> None:
     """
     names = config.controller_listener_names
     own = [endpoint.listener for endpoint in config.listeners]
-    if not any(name in own for name in names):
+    missing = [name for name in names if name not in own]
+    if missing:
         raise ConfigError(
-            f"controller.listener.names: a controller needs one of {', '.join(names)} in "
-            f"listeners ({', '.join(own)})"
+            f"controller.listener.names: {missing[0]} is not in listeners ({', '.join(own)})"
         )
     if all(endpoint.listener in names for endpoint in config.advertised_listeners):
         raise ConfigError(
