@@ -208,9 +208,7 @@ class ClusterSpec:
         """All names: ZooKeeper, controllers, brokers, which is the order in which nodes are
         started.
         """
-        return (
-            self.zookeeper_names + self.controller_names + self.broker_names[self.combined :]
-        )
+        return self.zookeeper_names + self.controller_names + self.broker_names[self.combined :]
 
     def restart_order(self, active: str) -> tuple[str, ...]:
         """Return the order of a rolling upgrade, as in Kafka's guides: brokers, then controllers,
@@ -231,9 +229,7 @@ class ClusterSpec:
     @property
     def bootstrap(self) -> str:
         """The value of bootstrap.servers for clients."""
-        return ",".join(
-            f"{node.host}:{node.port}" for node in map(self.node, self.broker_names)
-        )
+        return ",".join(f"{node.host}:{node.port}" for node in map(self.node, self.broker_names))
 
     def nodes(self, *, host_is_name: bool = False) -> tuple[NodeSpec, ...]:
         """Return every node in order.
