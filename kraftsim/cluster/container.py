@@ -134,8 +134,7 @@ def _listening(
             for each in _endpoints(properties)
             if each.listener not in controllers
         )
-    if not properties.get("advertised.listeners"):
-        properties.pop("advertised.listeners", None)
+    properties = _bound_everywhere(properties, controllers)
     own = [each.listener for each in _endpoints(properties) if each.listener not in controllers]
     if (
         "inter.broker.listener.name" not in properties
@@ -145,6 +144,32 @@ def _listening(
     ):
         properties["inter.broker.listener.name"] = own[0]
     return properties
+
+
+def _bound_everywhere(properties: dict[str, str], controllers: tuple[str, ...]) -> dict[str, str]:
+    """Return properties whose listeners without a host listen on every address, as in Kafka; a
+    controller advertises the host under which it is a voter.
+    """
+    found, advertised = [], properties.pop("advertised.listeners", "")
+    own = f"{properties.get('node.id', '')}@"
+    voters = [voter.strip() for voter in properties.get("controller.quorum.voters", "").split(",")]
+    hosts = [
+        voter.removeprefix(own).rpartition(":")[0] for voter in voters if voter.startswith(own)
+    ]
+    known = {each.listener for each in parse_endpoints(advertised)}
+    for each in _endpoints(properties):
+        is_everywhere = each.host in ("", EVERY_ADDRESS)
+        found.append(
+            f"{each.listener}://{EVERY_ADDRESS}:{each.port}" if is_everywhere else str(each)
+        )
+        if each.listener in controllers and is_everywhere and each.listener not in known:
+            place = f"{each.listener}://{next(iter(hosts), 'localhost')}:{each.port}"
+            advertised = f"{advertised},{place}".strip(",")
+    return {
+        **properties,
+        "listeners": ",".join(found),
+        **({"advertised.listeners": advertised} if advertised else {}),
+    }
 
 
 def _endpoints(properties: Mapping[str, str]) -> tuple[ListenerEndpoint, ...]:

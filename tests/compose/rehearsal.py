@@ -37,8 +37,9 @@ class Rehearsal:
         self.directory = directory
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._image = image
+        names = "|".join(map(re.escape, services))
         self._names = re.compile(
-            rf"(?:(?<=^)|(?<=//)|(?<=@))({'|'.join(map(re.escape, services))})(?=:\d)"
+            rf"(?:(?<=^)|(?<=//)|(?<=@))({names})(?=:\d)|(?<=Address=)({names})$|(?<=')({names})(?=')"
         )
 
     def address(self, name: str) -> str:
@@ -55,7 +56,7 @@ class Rehearsal:
 
     def local(self, service: Service, text: str) -> str:
         """Replace host names by addresses, and volumes and the image by directories."""
-        text = self._names.sub(lambda found: self.address(found[1]), text)
+        text = self._names.sub(lambda found: self.address(found[0]), text)
         for volume, place in service.volumes.items():
             text = text.replace(place, str(self.volume(volume)))
         return self._image.local(text)
@@ -100,7 +101,7 @@ class Rehearsal:
         """
         return (
             *(self._image.entrypoint if service.entrypoint is None else service.entrypoint),
-            *service.command,
+            *(service.command or self._image.default_command),
         )
 
     def environment(self, service: Service) -> dict[str, str]:
