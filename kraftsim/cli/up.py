@@ -10,10 +10,9 @@ from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     codec_option,
-    ignore_unknown_option,
-    known_settings,
-    parse_settings,
+    properties_option,
     release_option,
+    settings_of,
     settings_option,
 )
 
@@ -26,6 +25,7 @@ Examples:
   kraftsim up --combined 1                           # one node that is both; --combined 3: a quorum
   kraftsim up --zookeeper --release 2.8              # ZooKeeper, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
+  kraftsim up --properties server.properties --ignore-unknown    # as your own brokers are set
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim isolate broker-1 && kraftsim heal
   kraftsim up --log-format json --log-level debug    # log lines go to runs/up/logs
@@ -93,7 +93,7 @@ Examples:
 @release_option
 @bugs_option
 @codec_option
-@ignore_unknown_option
+@properties_option
 @settings_option
 @log_options
 def up(
@@ -109,6 +109,7 @@ def up(
     seed: int,
     release: str,
     bugs: tuple[str, ...],
+    properties: Path | None,
     ignore_unknown: bool,
     settings: tuple[str, ...],
 ) -> int:
@@ -123,7 +124,7 @@ def up(
     from kraftsim.cluster.supervise import up as bring_up
     from kraftsim.server.config_keys import ConfigError
 
-    given = parse_settings(settings)
+    given = settings_of(properties, settings, ignore_unknown=ignore_unknown)
     try:
         spec = ClusterSpec(
             controllers=controllers
@@ -141,7 +142,7 @@ def up(
             seed=seed,
             behind_proxy=proxy,
             run=data.name or "up",
-            settings=known_settings(given) if ignore_unknown else given,
+            settings=given,
         )
         return bring_up(spec, data, detach, click.echo)
     except (SpecError, ConfigError, ClusterFailed, KeyError, OSError) as trouble:

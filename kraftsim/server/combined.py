@@ -12,7 +12,6 @@ Source: kafka.server.{KafkaRaftServer, SharedServer} (process.roles=broker,contr
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
 
 from kraftsim.metadata.metadata_source import SourceHost
 from kraftsim.metadata.quorum_source import QuorumSource

@@ -591,7 +591,7 @@ class NodeConfig:
         }
         unknown = unknown_keys(properties)
         if unknown:
-            raise ConfigError(describe_unknown_keys(unknown, declared_keys() | KEYS_WITHOUT_EFFECT))
+            raise ConfigError(describe_unknown_keys(unknown, known_keys()))
         merged = with_release_defaults(with_fallbacks(with_node_id(properties)))
         values = {
             each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()
@@ -723,12 +723,19 @@ def unknown_keys(properties: Mapping[str, str]) -> list[str]:
     """Return the keys that are unknown to all releases of Apache Kafka and to kraftsim, in the
     order of the properties.
     """
-    known = declared_keys() | KEYS_WITHOUT_EFFECT
+    known = known_keys()
     return [
         name
         for name in properties
         if name not in known and not (is_listener_key(name) or is_plugin_key(name))
     ]
+
+
+def known_keys() -> frozenset[str]:
+    """Return the keys that some release of Apache Kafka or kraftsim knows, without those of
+    listeners and of the remote store.
+    """
+    return declared_keys() | KEYS_WITHOUT_EFFECT
 
 
 def declared_keys() -> frozenset[str]:

@@ -63,8 +63,8 @@ class Cluster:
     """A cluster; it runs between `start` and `stop`, or inside a `with` or `async with` block.
 
     `options` are the fields of `kraftsim.cluster.spec.ClusterSpec`: brokers (1), controllers (1),
-    combined (0: how many of them are both), release, port (free ones), settings, node_settings, zookeeper, first_voters, ... `settings` are
-    Kafka's properties for all nodes.
+    combined (0: how many of them are both), release, port (free ones), settings, node_settings,
+    zookeeper, first_voters, ... `settings` are Kafka's properties for all nodes.
 
     `network_faults` puts a proxy in front of the nodes: `cut`, `slow` and `reset` need it, and it
     takes 0.3 s to start. `security` is PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL:

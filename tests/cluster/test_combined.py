@@ -120,9 +120,8 @@ def test_each_listener_describes_the_endpoints_of_its_role(one_node: EmbeddedClu
 
 
 def test_the_event_log_has_one_node_and_numbers_its_connections_once(tmp_path: Path) -> None:
-    with combined(1, tmp_path) as cluster:
-        with broker_client(cluster.bootstrap) as broker:
-            broker.create_topic("t")
+    with combined(1, tmp_path) as cluster, broker_client(cluster.bootstrap) as broker:
+        broker.create_topic("t")
     events = events_of(cluster, "broker-1")
     assert [path.name for path in cluster.directory.events.iterdir()] == ["broker-1.1.jsonl"]
     for kind in ("NodeStarted", "NodeReady", "NodeStopped"):

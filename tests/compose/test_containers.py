@@ -206,9 +206,10 @@ export KAFKA_ZOOKEEPER_CONNECT='localhost:{zookeeper}'
             "KAFKA_CONTROLLER_QUORUM_VOTERS": f"1@localhost:{port + 2}",
             "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
         }
-        before = """
+        formats = "kafka-storage format --ignore-formatted -t ID -c /etc/kafka/kafka.properties"
+        before = f"""
 sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure
-echo 'kafka-storage format --ignore-formatted -t ID -c /etc/kafka/kafka.properties' >> /etc/confluent/docker/configure
+echo '{formats}' >> /etc/confluent/docker/configure
 """
     configure = Path(node_image.local("/etc/confluent/docker/configure"))
     former = configure.read_text()

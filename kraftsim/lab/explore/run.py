@@ -33,6 +33,8 @@ def run_scenario(
     work: Mapping[str, int] | None = None,
     controllers: int | None = None,
     brokers: int | None = None,
+    clients: tuple[str, ...] = (),
+    restarts_clients: bool = False,
 ) -> RunResult:
     """Run a scenario and return the result.
 
@@ -40,6 +42,9 @@ def run_scenario(
 
     `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of
     the scenario.
+
+    `clients` are commands that run beside it, over sockets only (see client_programs.py);
+    `restarts_clients` starts one that ended again.
 
     Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the
     scenario does not support or fewer nodes than it needs, SpecError for an invalid cluster,
@@ -56,15 +61,23 @@ def run_scenario(
         controllers=controllers,
         brokers=brokers,
     )
-    return run_request(request, out)
+    return run_request(request, out, clients=clients, restarts_clients=restarts_clients)
 
 
-def run_request(request: RunRequest, out: Path | None = None) -> RunResult:
-    """Run a request, and return the result."""
+def run_request(
+    request: RunRequest,
+    out: Path | None = None,
+    *,
+    clients: tuple[str, ...] = (),
+    restarts_clients: bool = False,
+) -> RunResult:
+    """Run a request, and return the result; `clients` as for `run_scenario`."""
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
     if request.mode is Mode.SIM:
+        if clients:
+            raise ValueError("own programs need real time: use --client with --mode processes")
         from kraftsim.lab.explore.virtual import run_in_virtual_time
 
         return run_in_virtual_time(request, directory)
@@ -72,7 +85,7 @@ def run_request(request: RunRequest, out: Path | None = None) -> RunResult:
 
     if directory is None:
         raise ValueError("a run over sockets needs a directory: use --out")
-    return run_over_sockets(request, directory)
+    return run_over_sockets(request, directory, clients=clients, restarts_clients=restarts_clients)
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
