@@ -30,13 +30,17 @@ retries.
 
 
 class Rehearsal:
-    """The running services."""
+    """The running services, each with an address that no other rehearsal of this process has."""
+
+    _next_address = FIRST_ADDRESS
 
     def __init__(self, services: Mapping[str, Service], image: Image, directory: Path) -> None:
         self.services = services
         self.directory = directory
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._image = image
+        self._first_address = Rehearsal._next_address
+        Rehearsal._next_address += len(services)
         names = "|".join(map(re.escape, services))
         self._names = re.compile(
             rf"(?:(?<=^)|(?<=//)|(?<=@))({names})(?=:\d)|(?<=Address=)({names})$|(?<=')({names})(?=')"
@@ -44,7 +48,7 @@ class Rehearsal:
 
     def address(self, name: str) -> str:
         """Return the address for the host name of a service."""
-        return f"{NETWORK}.{FIRST_ADDRESS + list(self.services).index(name)}"
+        return f"{NETWORK}.{self._first_address + list(self.services).index(name)}"
 
     def volume(self, name: str) -> Path:
         """Return the directory for a volume."""
