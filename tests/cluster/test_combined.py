@@ -112,7 +112,7 @@ def test_each_listener_serves_the_requests_of_its_role(one_node: EmbeddedCluster
 def test_each_listener_describes_the_endpoints_of_its_role(one_node: EmbeddedCluster) -> None:
     """The registration of the broker has no controller listener (KIP-919 asks for one kind)."""
     port, other = one_node.spec.port, one_node.spec.port + CONTROLLER_PORT_DISTANCE
-    mismatched = (ErrorCode.MISMATCHED_ENDPOINT_TYPE, [])
+    mismatched: tuple[int, list[tuple[int, int]]] = (ErrorCode.MISMATCHED_ENDPOINT_TYPE, [])
     assert nodes_of(one_node.bootstrap, BROKERS) == (0, [(1, port)])
     assert nodes_of(controller_of(one_node), CONTROLLERS) == (0, [(1, other)])
     assert nodes_of(one_node.bootstrap, CONTROLLERS) == mismatched
