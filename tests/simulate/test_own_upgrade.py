@@ -4,6 +4,7 @@ few lines that say how the upgrade went.
 
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kraftsim.cli.main import kraftsim
+from kraftsim.cli.main import command_of, kraftsim
 from kraftsim.cluster.own_properties import settings_of_all
 from kraftsim.lab.explore.client_programs import ClientEnd, ClientPrograms
 from kraftsim.lab.explore.upgrade_course import upgrade_course
@@ -245,3 +246,33 @@ def test_a_program_writes_beside_an_embedded_scenario(tmp_path: Path) -> None:
     assert result["outcome"] == "ok"
     assert [client["exit_codes"] for client in result["clients"]] == [[0], [1]]
     assert (out / "clients" / "client-1.log").read_text() == "connected\n"
+
+
+UPGRADES = Path(__file__).parents[2] / "docs" / "upgrades.md"
+
+
+def recipes() -> list[list[str]]:
+    """The commands of the page's section on one's own upgrade, as words."""
+    section = UPGRADES.read_text().split("## Rehearse your own upgrade")[1].split("\n## ")[0]
+    return [shlex.split(line)[2:] for line in section.splitlines() if line.startswith("$ kraftsim")]
+
+
+def test_the_recipes_of_the_page_run(own: Path, tmp_path: Path) -> None:
+    """In virtual time, and with fewer seeds; a cluster and real time only read their options."""
+    names = {
+        "server.properties": str(own),
+        "runs/mine": str(tmp_path / "mine"),
+        "20": "1",
+    }
+    simulated = [
+        [names.get(word, word) for word in words]
+        for words in recipes()
+        if words[0] in ("scenario", "sweep") and "processes" not in words
+    ]
+    assert [words[0] for words in simulated] == ["scenario", "sweep"]
+    for words in simulated:
+        done = run(*words)
+        assert done.exit_code == 0, done.output
+    (beside,) = [words for words in recipes() if "processes" in words]
+    context = command_of("scenario").make_context("scenario", beside[1:])
+    assert context.params["clients"] == ("python app.py", "java -jar other.jar")
