@@ -181,7 +181,7 @@ def _endpoints(properties: Mapping[str, str]) -> tuple[ListenerEndpoint, ...]:
 
 # --------------------------------------------------------------------------------------------------
 # Several nodes: broker N listens for clients on port 9091 + N, which must be published under the
-# same number, because clients are told it
+# same number, because that is the one that clients get
 
 
 def _cluster(size: int, controllers: int, host: str, settings: Mapping[str, str]) -> ClusterSpec:

@@ -5,6 +5,7 @@ counts are computed.
 import os
 import re
 import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -210,15 +211,18 @@ def test_every_kafka_config_has_a_type_and_a_first_release() -> None:
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\s*(?:\$ )?kraftsim ([a-z]+ .*)$", re.MULTILINE)
 CONTINUED = re.compile(r"\\\n\s*")
-END_OF_COMMAND = re.compile(r"\s(?:#|&&|\||>|;)\s.*")
+BEHIND_A_COMMAND = ("&&", "|", ">", ";")
 
 
 def commands_of(page: Path) -> list[list[str]]:
     """The commands of kraftsim in a page, as words."""
     fences = FENCE.findall(page.read_text())
     lines = [line for fence in fences for line in COMMAND.findall(CONTINUED.sub("", fence))]
-    whole = [line for line in lines if not line.count("'") % 2]  # others go on in the next line
-    return [shlex.split(END_OF_COMMAND.sub("", f"{line} # ")) for line in whole]
+    whole = [line for line in lines if not any(line.count(mark) % 2 for mark in "'\"")]
+    return [
+        list(takewhile(lambda word: word not in BEHIND_A_COMMAND, shlex.split(line, comments=True)))
+        for line in whole
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -8,10 +8,10 @@ Source: KIP-584, KIP-778.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -89,13 +89,27 @@ class UpgradeCourse(msgspec.Struct, frozen=True, kw_only=True):
 OWN_STALLS_MAX: Final = 3
 
 
+class CourseFact(msgspec.Struct, frozen=True, kw_only=True):
+    """An event, with the fields of those in `KINDS`."""
+
+    node: str
+    n: int
+    t_ns: int
+    kind: str
+    release: str = ""
+    phase: str = ""
+    client_id: str = ""
+    topic: str = ""
+    partition: int = -1
+    record_key: str = ""
+    error_code: int = 0
+
+
 def upgrade_course(events: Path) -> UpgradeCourse | None:
     """Return the course of the run with these event logs; None if all nodes had one release."""
-    found = sorted(_facts(events), key=lambda fact: (fact["t_ns"], fact["node"], fact["n"]))
+    found = sorted(_facts(events), key=lambda fact: (fact.t_ns, fact.node, fact.n))
     path = tuple(
-        dict.fromkeys(
-            fact["release"] for fact in found if fact["kind"] == "NodeStarted" and fact["release"]
-        )
+        dict.fromkeys(fact.release for fact in found if fact.kind == "NodeStarted" and fact.release)
     )
     if len(path) < 2:
         return None
@@ -108,50 +122,51 @@ def upgrade_course(events: Path) -> UpgradeCourse | None:
     )
 
 
-def _facts(events: Path) -> Iterator[dict[str, Any]]:
+def _facts(events: Path) -> Iterator[CourseFact]:
+    decoder = msgspec.json.Decoder(CourseFact)
     marks = tuple(f'"kind":"{kind}"'.encode() for kind in KINDS)
     for path in sorted(events.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             if any(mark in line for mark in marks):
                 try:
-                    yield msgspec.json.decode(line)
+                    yield decoder.decode(line)
                 except msgspec.DecodeError:
                     continue  # a torn last line
 
 
-def _waits(facts: list[dict[str, Any]]) -> list[Stall]:
+def _waits(facts: list[CourseFact]) -> list[Stall]:
     """Return the wait of each record, from its first sending on, if it was acknowledged."""
     sent: dict[tuple[object, ...], int] = {}
     waits = []
     for fact in facts:
-        if fact["kind"] not in ("RecordSent", "RecordAcknowledged"):
+        if fact.kind not in ("RecordSent", "RecordAcknowledged"):
             continue
-        key = (fact["client_id"], fact["topic"], fact["partition"], fact["record_key"])
-        if fact["kind"] == "RecordSent":
-            sent.setdefault(key, fact["t_ns"])
+        key = (fact.client_id, fact.topic, fact.partition, fact.record_key)
+        if fact.kind == "RecordSent":
+            sent.setdefault(key, fact.t_ns)
         elif key in sent:
             began_ns = sent.pop(key)
             waits.append(
                 Stall(
-                    seconds=(fact["t_ns"] - began_ns) / 1e9,
+                    seconds=(fact.t_ns - began_ns) / 1e9,
                     begin_seconds=began_ns / 1e9,
-                    who=f"a record of {fact['client_id']} to {fact['topic']}-{fact['partition']}",
+                    who=f"a record of {fact.client_id} to {fact.topic}-{fact.partition}",
                 )
             )
     return waits
 
 
-def _phases(facts: list[dict[str, Any]], waits: list[Stall]) -> Iterator[CoursePhase]:
+def _phases(facts: list[CourseFact], waits: list[Stall]) -> Iterator[CoursePhase]:
     begins = [(0.0, FIRST_PHASE)] + [
-        (fact["t_ns"] / 1e9, fact["phase"]) for fact in facts if fact["kind"] == "PhaseBegan"
+        (fact.t_ns / 1e9, fact.phase) for fact in facts if fact.kind == "PhaseBegan"
     ]
-    ended = [fact["t_ns"] / 1e9 for fact in facts if fact["kind"] == "RunEnded"]
-    end = max(ended, default=facts[-1]["t_ns"] / 1e9)
+    ended = [fact.t_ns / 1e9 for fact in facts if fact.kind == "RunEnded"]
+    end = max(ended, default=facts[-1].t_ns / 1e9)
     for (begin, phase), (following, _) in zip(begins, [*begins[1:], (end, "")], strict=True):
         errors = Counter(
             _error(fact)
             for fact in facts
-            if fact["kind"] in ERRORS and begin <= fact["t_ns"] / 1e9 < following
+            if fact.kind in ERRORS and begin <= fact.t_ns / 1e9 < following
         )
         yield CoursePhase(
             phase=phase,
@@ -165,22 +180,18 @@ def _phases(facts: list[dict[str, Any]], waits: list[Stall]) -> Iterator[CourseP
         )
 
 
-def _error(fact: Mapping[str, Any]) -> str:
-    code = fact.get("error_code", 0)
-    return ERROR_NAMES.get(code, str(code)) if code else str(fact["kind"])
+def _error(fact: CourseFact) -> str:
+    code = fact.error_code
+    return ERROR_NAMES.get(code, str(code)) if code else fact.kind
 
 
-def _own_stalls(facts: list[dict[str, Any]]) -> list[Stall]:
-    known = {fact["topic"] for fact in facts if fact["kind"] in ("RecordSent", "RecordRead")}
+def _own_stalls(facts: list[CourseFact]) -> list[Stall]:
+    known = {fact.topic for fact in facts if fact.kind in ("RecordSent", "RecordRead")}
     appended: dict[str, list[float]] = {}
     for fact in facts:
-        topic = fact.get("topic", INTERNAL)
-        if (
-            fact["kind"] == "BatchAppended"
-            and topic not in known
-            and not topic.startswith(INTERNAL)
-        ):
-            appended.setdefault(topic, []).append(fact["t_ns"] / 1e9)
+        topic = fact.topic
+        if fact.kind == "BatchAppended" and topic not in known and not topic.startswith(INTERNAL):
+            appended.setdefault(topic, []).append(fact.t_ns / 1e9)
     stalls = []
     for topic, times in appended.items():
         gaps = [(later - former, former) for former, later in pairwise(times)]
