@@ -68,7 +68,6 @@ SCENARIO = Scenario(
         *MUST_EXERCISE,
         "one-vote-per-epoch",
         "leader-elected-by-majority",
-        "leader-completeness",
         "high-watermark-flushed",
         "metadata-log-matching",
     ),
