@@ -13,13 +13,11 @@ from kraftsim.server.config_keys import ConfigError
 
 OF_ONE_NODE: Final = frozenset(
     {
-        *("node.id", "broker.id", "broker.rack", "reserved.broker.max.id"),
-        *("broker.id.generation.enable", "process.roles", "kraftsim.node.name"),
+        *("node.id", "broker.id", "broker.rack", "process.roles", "kraftsim.node.name"),
         *("listeners", "advertised.listeners", "listener.security.protocol.map"),
         *("host.name", "port", "advertised.host.name", "advertised.port"),
         *("inter.broker.listener.name", "security.inter.broker.protocol"),
         *("controller.listener.names", "control.plane.listener.name"),
-        "early.start.listeners",
         *("log.dir", "log.dirs", "metadata.log.dir", "kraftsim.events.dir"),
         *("controller.quorum.voters", "controller.quorum.bootstrap.servers"),
         *("kraftsim.initial.controllers", "kraftsim.cluster.id"),
