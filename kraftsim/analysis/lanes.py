@@ -120,7 +120,10 @@ def _kinds_by_node(events: pa.Table) -> Mapping[str, set[str]]:
 
 
 def _declared_roles(events: pa.Table) -> Mapping[str, str]:
-    declared = {row["node"]: row["role"] for row in _rows(events, "NodeStarted", "node", "role")}
+    declared = {
+        row["node"]: row["role"].partition(",")[0]  # a combined node is among the brokers
+        for row in _rows(events, "NodeStarted", "node", "role")
+    }
     return {node: role for node, role in declared.items() if role in ROLES}
 
 

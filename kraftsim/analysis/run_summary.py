@@ -269,7 +269,11 @@ def _nodes(parquet: Where) -> tuple[dict[str, int], tuple[str, ...]]:
     named = {(row["role"], row["node"]) for row in started}
     releases = {row["release"] for row in started if row["release"]}
     return (
-        {role: count for role in ROLES if (count := sum(each == role for each, _ in named))},
+        {
+            role: count
+            for role in ROLES
+            if (count := sum(role in each.split(",") for each, _ in named))
+        },
         tuple(sorted(releases, key=lambda name: ([int(n) for n in _NUMBERS.findall(name)], name))),
     )
 

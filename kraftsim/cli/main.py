@@ -30,6 +30,7 @@ VERBS = {
     "slow": "Add latency or limit the bandwidth of nodes of a running cluster.",
     "heal": "Undo `isolate` and `slow`.",
     "node": "Run one node from a Kafka properties file.",
+    "container": "Run what a container of kraftsim runs, configured by its environment.",
     "zookeeper": "Run a ZooKeeper server, for brokers in ZooKeeper mode.",
     "lease": (
         "Run a server or a producer of lease_pid, an earlier design of the idempotent producer."

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,8 +96,13 @@ def _properties(
     return {**from_file, **from_environment, **parse_settings(settings)}
 
 
-def run_node(config: "NodeConfig", started_ns: int) -> None:
-    """Run a node until SIGTERM or Ctrl-C; if the node fails, the verb ends with one line."""
+def run_node(
+    config: "NodeConfig", started_ns: int, *, on_ready: Callable[[], None] = lambda: None
+) -> None:
+    """Run a node until SIGTERM or Ctrl-C; if the node fails, the verb ends with one line.
+
+    `on_ready` is called once it serves clients.
+    """
     import gc
 
     from kraftsim.server.config_keys import ConfigError
@@ -105,14 +111,19 @@ def run_node(config: "NodeConfig", started_ns: int) -> None:
     gc.freeze()  # modules and classes stay; the collector need not look at them again
     gc.set_threshold(COLLECTED_AT_OBJECTS)
     try:
-        run_on_uvloop(lambda stopping: _until_stopped(config, started_ns, stopping))
+        run_on_uvloop(lambda stopping: _until_stopped(config, started_ns, stopping, on_ready))
     except (ConfigError, KeyError) as trouble:
         fail(trouble)
     except OSError as trouble:
         raise Failure(f"{config.node_name}: {trouble}") from trouble
 
 
-async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "asyncio.Event") -> None:
+async def _until_stopped(
+    config: "NodeConfig",
+    started_ns: int,
+    stopping: "asyncio.Event",
+    on_ready: Callable[[], None],
+) -> None:
     from kraftsim.cluster.directories import locked
     from kraftsim.cluster.launch import parts_of
 
@@ -120,11 +131,15 @@ async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "async
     with ExitStack() as held:
         for directory in dict.fromkeys((*config.log_dirs, config.metadata_directory)):
             held.enter_context(locked(Path(directory)))
-        await _hold(config, parts, started_ns, stopping)
+        await _hold(config, parts, started_ns, stopping, on_ready)
 
 
 async def _hold(
-    config: "NodeConfig", parts: "Parts", started_ns: int, stopping: "asyncio.Event"
+    config: "NodeConfig",
+    parts: "Parts",
+    started_ns: int,
+    stopping: "asyncio.Event",
+    on_ready: Callable[[], None],
 ) -> None:
     import asyncio
     import gc
@@ -162,9 +177,13 @@ async def _hold(
         for listener, address in running.addresses.items():
             log.info("listening", listener=listener, host=address.host, port=address.port)
         ready = asyncio.ensure_future(running.ready())
-        ready.add_done_callback(
-            lambda done: None if done.cancelled() or done.exception() else log.info("serving")
-        )
+
+        def tell(done: "asyncio.Future[None]") -> None:
+            if not done.cancelled() and done.exception() is None:
+                log.info("serving")
+                on_ready()
+
+        ready.add_done_callback(tell)
         world.flush_events()
         await stopping.wait()
         ready.cancel()

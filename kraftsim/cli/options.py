@@ -83,6 +83,58 @@ def settings_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def properties_option(verb: Verb) -> Verb:
+    """Add `--properties FILE` and `--ignore-unknown`; the verb gets `properties: Path | None` and
+    `ignore_unknown: bool` and passes both to `settings_of`.
+    """
+    option = click.option(
+        "--properties",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="A broker's own server.properties: its settings apply to every node, except those of "
+        "one node (id, addresses, directories). --set overrides them.",
+    )
+    return ignore_unknown_option(option(verb))
+
+
+def settings_of(
+    properties: Path | None, settings: Sequence[str], *, ignore_unknown: bool
+) -> dict[str, str]:
+    """Return the settings for every node: those of a properties file, and --set on top.
+
+    Prints which keys are left out. Raises Failure that names every unknown key.
+    """
+    from kraftsim.cluster.own_properties import settings_of_all, text_of
+    from kraftsim.server.config import known_keys, unknown_keys
+    from kraftsim.server.config_keys import ConfigError
+    from kraftsim.server.config_values import describe_unknown_keys
+
+    chosen = parse_settings(settings)
+    if properties is not None:
+        from kraftsim.cli.properties import read_properties
+
+        try:
+            of_file, left_out = settings_of_all(read_properties(text_of(properties)))
+        except ConfigError as trouble:
+            raise Failure(str(trouble)) from trouble
+        if left_out:
+            click.echo(
+                f"{properties}: left out, because they are of one node: {', '.join(left_out)}",
+                err=True,
+            )
+        chosen = {**of_file, **chosen}
+    if ignore_unknown:
+        return known_settings(chosen)
+    unknown = unknown_keys(chosen)
+    if unknown:
+        place = "" if properties is None else f"{properties}: "
+        raise Failure(
+            f"{place}{describe_unknown_keys(unknown, known_keys())}; --ignore-unknown leaves "
+            f"{'it' if len(unknown) == 1 else 'them'} out"
+        )
+    return chosen
+
+
 def ignore_unknown_option(verb: Verb) -> Verb:
     """Add `--ignore-unknown`; the verb gets `ignore_unknown: bool` and passes `known_settings`
     on.

@@ -3,7 +3,8 @@
 The file has the format of Kafka's server.properties: comments, the three separators, escapes, and
 continuation lines. The variables are those of Apache Kafka's container image, so that its compose
 files work: KAFKA_NODE_ID is node.id; in a name, two underscores stand for one and three for a dash.
-CLUSTER_ID is the id of the cluster.
+CLUSTER_ID is the id of the cluster. KRAFTSIM_RELEASE is kraftsim.release, and so on for
+kraftsim's own settings.
 Source: java.util.Properties.load, as far as Kafka's files use it; KIP-975,
 kafka.docker.KafkaDockerWrapper.
 """
@@ -49,6 +50,7 @@ def _unescaped(text: str) -> str:
 
 
 PREFIX: Final = "KAFKA_"
+OWN_PREFIX: Final = "KRAFTSIM_"
 CLUSTER_ID: Final = "CLUSTER_ID"
 NO_SETTINGS: Final = frozenset(
     {
@@ -76,9 +78,28 @@ def properties_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for variable, value in environment.items()
         if variable.startswith(PREFIX) and variable not in NO_SETTINGS
     }
+    properties |= _own_properties(environment)
     if CLUSTER_ID in environment:
         properties["kraftsim.cluster.id"] = environment[CLUSTER_ID]
     return properties
+
+
+def _own_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return kraftsim's own settings; other variables of that prefix are no settings of a node."""
+    if not any(variable.startswith(OWN_PREFIX) for variable in environment):
+        return {}
+    from kraftsim.server.config import declared_keys
+
+    variables = {
+        key.upper().replace(".", "_"): key
+        for key in declared_keys()
+        if key.startswith(OWN_PREFIX.lower().replace("_", "."))
+    }
+    return {
+        variables[variable]: value
+        for variable, value in environment.items()
+        if variable in variables
+    }
 
 
 def _property_name(variable: str) -> str:

@@ -11,12 +11,12 @@ from kraftsim.cli.options import (
     codec_option,
     extension_option,
     json_option,
-    parse_settings,
     parse_workload,
-    print_lines,
+    properties_option,
     require_upgrade,
     scenario_release_option,
     scenario_size_options,
+    settings_of,
     settings_option,
     upgrade_path_options,
     work_option,
@@ -71,6 +71,8 @@ Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --codec construct --out runs/interpreted
   kraftsim scenario rolling_upgrade --from 3.6 --to 4.1 --out runs/upgrade
   kraftsim scenario rolling_upgrade --path 3.6,3.9,4.1 --out runs/steps
+  kraftsim scenario rolling_upgrade --from 3.6 --to 4.1 --properties server.properties \\
+      --mode processes --client 'python app.py' --out runs/mine
   kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
       --out runs/large
   kraftsim scenario ./my_scenario.py --seed 1 --out runs/mine    # see kraftsim new
@@ -94,10 +96,23 @@ Examples:
 @click.option(
     "--out", type=DIRECTORY, required=True, help="Directory for run.json, event logs and disks."
 )
+@click.option(
+    "--client",
+    "clients",
+    multiple=True,
+    metavar="COMMAND",
+    help="Run an own program beside the scenario (--mode processes or embedded): it gets the "
+    "address in KAFKA_BOOTSTRAP_SERVERS and KRAFTSIM_BOOTSTRAP. Repeatable.",
+)
+@click.option(
+    "--restart-clients", is_flag=True, help="Start a program of --client again when it ends."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Print the result of every invariant.")
 @scenario_release_option
 @upgrade_path_options
 @scenario_size_options
 @bugs_option
+@properties_option
 @settings_option
 @codec_option
 @work_option
@@ -108,11 +123,16 @@ def scenario(
     mode: str,
     seed: int,
     out: Path,
+    clients: tuple[str, ...],
+    restart_clients: bool,
+    verbose: bool,
     release: str,
     upgrade_path: tuple[str, ...],
     controllers: int | None,
     brokers: int | None,
     bugs: tuple[str, ...],
+    properties: Path | None,
+    ignore_unknown: bool,
     settings: tuple[str, ...],
     work: tuple[str, ...],
     json_file: Path | None,
@@ -120,12 +140,16 @@ def scenario(
     """Run a scenario: in virtual time, as processes, or embedded.
 
     Writes event logs (*.jsonl) and run.json below --out. Exits 1 on an invariant violation or an
-    aborted run. `kraftsim scenario NAME --help` shows the releases, sizes and parameters of one
+    aborted run, or when a program of --client ended with an error. `kraftsim scenario NAME --help`
+    shows the releases, sizes and parameters of one
     scenario.
     """
-    from kraftsim.lab.explore.run import run_scenario
+    from msgspec import structs
 
-    chosen = parse_settings(settings)
+    from kraftsim.lab.explore.run import run_scenario
+    from kraftsim.lab.explore.upgrade_course import upgrade_course
+
+    chosen = settings_of(properties, settings, ignore_unknown=ignore_unknown)
     if upgrade_path:
         require_upgrade(name)
         release = upgrade_path[0]
@@ -142,9 +166,14 @@ def scenario(
             work=parse_workload(work),
             controllers=controllers,
             brokers=brokers,
+            clients=clients,
+            restarts_clients=restart_clients,
         )
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
-    print_lines(result)
+    result = structs.replace(result, course=upgrade_course(out / "events"))
+    for line in result.lines(verbose=verbose):
+        click.echo(line)
     write_json(json_file, result)
-    return VIOLATED if result.violations or result.trouble is not None else 0
+    is_bad = result.violations or result.trouble is not None
+    return VIOLATED if is_bad or any(each.has_failed for each in result.clients) else 0

@@ -12,11 +12,12 @@ from kraftsim.cli.options import (
     bugs_option,
     extension_option,
     json_option,
-    parse_settings,
     parse_workload,
     print_lines,
+    properties_option,
     scenario_release_option,
     scenario_size_options,
+    settings_of,
     settings_option,
     work_option,
     write_json,
@@ -99,6 +100,7 @@ Examples:
 @scenario_release_option
 @scenario_size_options
 @bugs_option
+@properties_option
 @settings_option
 @work_option
 @extension_option
@@ -120,6 +122,8 @@ def sweep(
     controllers: int | None,
     brokers: int | None,
     bugs: tuple[str, ...],
+    properties: Path | None,
+    ignore_unknown: bool,
     settings: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
@@ -136,7 +140,7 @@ def sweep(
     terms = Terms(
         release=release,
         bugs=bugs,
-        settings=parse_settings(settings),
+        settings=settings_of(properties, settings, ignore_unknown=ignore_unknown),
         workload=parse_workload(work),
         controllers=controllers,
         brokers=brokers,

@@ -11,10 +11,9 @@ from kraftsim.cli.options import (
     bugs_option,
     codec_option,
     extension_option,
-    ignore_unknown_option,
-    known_settings,
-    parse_settings,
+    properties_option,
     release_option,
+    settings_of,
     settings_option,
 )
 
@@ -24,8 +23,10 @@ from kraftsim.cli.options import (
 Examples:
   kraftsim up                                        # one controller, three brokers; port 9092
   kraftsim up --brokers 1 --port 19092 --data runs/small
+  kraftsim up --combined 1                           # one node that is both; --combined 3: a quorum
   kraftsim up --zookeeper --release 2.8              # ZooKeeper, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
+  kraftsim up --properties server.properties --ignore-unknown    # as your own brokers are set
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim isolate broker-1 && kraftsim heal
   kraftsim up --log-format json --log-level debug    # log lines go to runs/up/logs
@@ -35,7 +36,14 @@ Examples:
     "--controllers",
     default=None,
     type=int,
-    help="Number of controllers.  [default: 1, with --zookeeper 0]",
+    help="Number of controllers.  [default: 1, with --zookeeper 0, with --combined as many]",
+)
+@click.option(
+    "--combined",
+    default=0,
+    type=click.IntRange(min=0),
+    help="Number of nodes that are brokers and controllers in one process "
+    "(process.roles=broker,controller). They count as --brokers and --controllers.",
 )
 @click.option(
     "--zookeeper",
@@ -43,7 +51,12 @@ Examples:
     help="Start brokers in ZooKeeper mode and a ZooKeeper server; --controllers are for a "
     "migration to KRaft.",
 )
-@click.option("--brokers", default=3, show_default=True, help="Number of brokers.")
+@click.option(
+    "--brokers",
+    default=None,
+    type=int,
+    help="Number of brokers.  [default: 3, with --combined as many]",
+)
 @click.option(
     "--port",
     default=9092,
@@ -81,14 +94,15 @@ Examples:
 @release_option
 @bugs_option
 @codec_option
-@ignore_unknown_option
+@properties_option
 @settings_option
 @extension_option
 @log_options
 def up(
     controllers: int | None,
+    combined: int,
     zookeeper: bool,
-    brokers: int,
+    brokers: int | None,
     port: int,
     host: str,
     data: Path,
@@ -97,6 +111,7 @@ def up(
     seed: int,
     release: str,
     bugs: tuple[str, ...],
+    properties: Path | None,
     ignore_unknown: bool,
     settings: tuple[str, ...],
 ) -> int:
@@ -111,12 +126,17 @@ def up(
     from kraftsim.cluster.supervise import up as bring_up
     from kraftsim.server.config_keys import ConfigError
 
-    given = parse_settings(settings)
+    given = settings_of(properties, settings, ignore_unknown=ignore_unknown)
     try:
         spec = ClusterSpec(
-            controllers=controllers if controllers is not None else 0 if zookeeper else 1,
+            controllers=controllers
+            if controllers is not None
+            else 0
+            if zookeeper
+            else combined or 1,
+            combined=combined,
             zookeeper=zookeeper,
-            brokers=brokers,
+            brokers=brokers if brokers is not None else combined or 3,
             port=port,
             host=host,
             release=release,
@@ -124,7 +144,7 @@ def up(
             seed=seed,
             behind_proxy=proxy,
             run=data.name or "up",
-            settings=known_settings(given) if ignore_unknown else given,
+            settings=given,
         )
         return bring_up(spec, data, detach, click.echo)
     except (SpecError, ConfigError, ClusterFailed, KeyError, OSError) as trouble:

@@ -129,11 +129,7 @@ class FaultControlServer:
         if down:
             raise NotPossible(f"{down[0]} is down; start it by: kraftsim restart {down[0]}")
         active = await self._named(LEADER_TARGET) if spec.controllers else ""
-        return [
-            *spec.broker_names,
-            *(node for node in spec.controller_names if node != active),
-            *(node for node in spec.controller_names if node == active),
-        ]
+        return list(spec.restart_order(active))
 
     async def _pause(self, order: FaultRequest) -> list[str]:
         nodes = await self._nodes(order)

@@ -13,6 +13,7 @@ from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
 from kraftsim.lab.bugs.bug import bug
 from kraftsim.releases.release import release
 from kraftsim.server.broker import Broker
+from kraftsim.server.combined import CombinedNode
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller import Controller
 from kraftsim.server.endpoints import ListenerEndpoint
@@ -153,6 +154,8 @@ def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> N
         return ZookeeperServer(world, config.settings)
     chosen = parts_of(config) if parts is None else parts
     config = belonging_to_its_directories(config, world)
+    if config.is_combined:
+        return CombinedNode(world, config, chosen)
     if config.is_controller:
         return Controller(world, config, chosen)
     return Broker(world, config, chosen)

@@ -83,9 +83,7 @@ def require_free_ports(spec: ClusterSpec) -> None:
     this machine.
     """
     for node in spec.nodes():
-        for host, port in dict.fromkeys(
-            [(node.host, node.port), (node.listens_host, node.listens_port)]
-        ):
+        for host, port in node.places:
             _require_free(node.name, host, port)
 
 

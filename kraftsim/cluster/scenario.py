@@ -418,6 +418,10 @@ class Scenario:
     Else so many controllers format a dynamic quorum; the others may be added as voters.
     """
     brokers: int = 3
+    combined: int = 0
+    """How many of the brokers are controllers as well, in one process; a run with fewer nodes has
+    as many as it can.
+    """
     zookeeper_mode: bool = False
     """Whether the brokers keep their metadata in ZooKeeper, a server of kraftsim's.
 

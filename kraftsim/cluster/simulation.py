@@ -40,8 +40,8 @@ from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.migration.migration import Migration
 from kraftsim.server.broker import Broker
+from kraftsim.server.combined import controller_of
 from kraftsim.server.config_keys import ConfigError
-from kraftsim.server.controller import Controller
 from kraftsim.server.events import NodeFailed
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.zookeeper.rules_znodes import Znodes
@@ -128,14 +128,11 @@ class SimulatedCluster:
         """
         found = []
         for name in self.spec.controller_names:
-            node = self.nodes.get(name)
-            is_up = (
-                isinstance(node, Controller)
-                and self._came_up.get(name) == self.hosts[name].process.incarnation
-            )
+            controller = controller_of(self.nodes.get(name))
+            is_up = self._came_up.get(name) == self.hosts[name].process.incarnation
             found.append(
-                min(node.raft.applied_end_offset, node.raft.high_watermark or 0)
-                if is_up and isinstance(node, Controller)
+                min(controller.raft.applied_end_offset, controller.raft.high_watermark or 0)
+                if is_up and controller is not None
                 else 0
             )
         return found
@@ -144,15 +141,15 @@ class SimulatedCluster:
         """Return the controllers with the migration enabled that are up, with their migration
         states.
         """
-        nodes = (
-            (name, self.nodes.get(name))
+        controllers = (
+            (name, controller_of(self.nodes.get(name)))
             for name in self.spec.controller_names
             if self.hosts[name].is_alive
         )
         return [
-            (name, node.migration)
-            for name, node in nodes
-            if isinstance(node, Controller) and node.migration is not None
+            (name, controller.migration)
+            for name, controller in controllers
+            if controller is not None and controller.migration is not None
         ]
 
     def znodes(self) -> Znodes:
@@ -189,7 +186,16 @@ class SimulatedCluster:
         await wait_until_answering(self.addresses, brokers=self.spec.brokers)
 
     async def stop(self) -> None:
-        """Stop brokers, then controllers, then ZooKeeper, cleanly."""
+        """Stop brokers, then controllers, then ZooKeeper, cleanly; combined nodes all at once,
+        because a broker that stops needs a quorum of controllers.
+        """
+        await asyncio.gather(
+            *(
+                self.simulation.spawn(self.hosts[name], ending)
+                for name in self.spec.combined_names
+                if (ending := self._ending_of(self.hosts[name])) is not None
+            )
+        )
         for name in (
             *self.spec.broker_names,
             *self.spec.controller_names,
@@ -241,10 +247,11 @@ class SimulatedCluster:
 
     def _is_active(self, name: str) -> bool:
         node = self.nodes.get(name)
-        if isinstance(node, Broker):
-            controller = None if node.zookeeper is None else node.zookeeper.controller
-            return controller is not None and controller.is_active and self.hosts[name].is_alive
-        return isinstance(node, Controller) and node.is_active and self.hosts[name].is_alive
+        controller = controller_of(node)
+        if controller is None and isinstance(node, Broker) and node.zookeeper is not None:
+            its_own = node.zookeeper.controller
+            return its_own is not None and its_own.is_active and self.hosts[name].is_alive
+        return controller is not None and controller.is_active and self.hosts[name].is_alive
 
     def _specs(self, names: Sequence[str]) -> list[NodeSpec]:
         return [self.spec.node(name, host_is_name=True) for name in names]

@@ -2,7 +2,8 @@
 node.
 
 Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; the name of
-a node is its role and id (`controller-101`).
+a node is its role and id (`controller-101`). A combined node, which has both roles, has the id and
+the name of a broker: clients and replicas know it by these. It listens on both ports.
 """
 
 import sys
@@ -65,6 +66,8 @@ class Role(StrEnum):
 
     BROKER = "broker"
     CONTROLLER = "controller"
+    COMBINED = "broker,controller"
+    """A broker and a controller in one process."""
     ZOOKEEPER = "zookeeper"
     """Not one of Kafka's roles: the server in which brokers in ZooKeeper mode keep their
     metadata.
@@ -89,6 +92,23 @@ class NodeSpec:
     listens_port: int
     outgoing_host: str | None
     properties: Mapping[str, str]
+    controller_port: int = 0
+    """The port of a combined node for controllers, on the same host; 0: the node has one role."""
+    controller_listens_port: int = 0
+
+    @property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """The advertised addresses, and those that it listens on if they differ."""
+        ports = [(self.port, self.listens_port)]
+        if self.controller_port:
+            ports.append((self.controller_port, self.controller_listens_port))
+        return tuple(
+            dict.fromkeys(
+                place
+                for advertised, listens in ports
+                for place in ((self.host, advertised), (self.listens_host, listens))
+            )
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +121,8 @@ class ClusterSpec:
 
     controllers: int = 1
     brokers: int = 3
+    combined: int = 0
+    """How many of the brokers, the first ones, are controllers as well: they count as both."""
     release: str = "3.9"
     host: str = "127.0.0.1"
     port: int = 9092
@@ -130,6 +152,13 @@ class ClusterSpec:
             raise SpecError(
                 f"a quorum has 1 to {CONTROLLERS_MAX} controllers, not {self.controllers}"
             )
+        if not 0 <= self.combined <= min(self.controllers, self.brokers):
+            raise SpecError(
+                f"{self.combined} nodes cannot be brokers and controllers at once where there are "
+                f"{self.brokers} brokers and {self.controllers} controllers"
+            )
+        if self.combined and self.zookeeper:
+            raise SpecError("brokers in ZooKeeper mode cannot be controllers of a quorum as well")
         if not 0 <= self.first_voters <= self.controllers:
             raise SpecError(
                 f"{self.first_voters} controllers cannot be the first voters where there are "
@@ -158,10 +187,16 @@ class ClusterSpec:
 
     @property
     def controller_names(self) -> tuple[str, ...]:
-        """Names of the controllers, in order of their ids."""
-        return tuple(
-            f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(self.controllers)
+        """Names of the controllers, in order of their ids; combined nodes have those of brokers."""
+        return self.combined_names + tuple(
+            f"controller-{FIRST_CONTROLLER_ID + index}"
+            for index in range(self.combined, self.controllers)
         )
+
+    @property
+    def combined_names(self) -> tuple[str, ...]:
+        """Names of the combined nodes."""
+        return self.broker_names[: self.combined]
 
     @property
     def broker_names(self) -> tuple[str, ...]:
@@ -173,7 +208,18 @@ class ClusterSpec:
         """All names: ZooKeeper, controllers, brokers, which is the order in which nodes are
         started.
         """
-        return self.zookeeper_names + self.controller_names + self.broker_names
+        return self.zookeeper_names + self.controller_names + self.broker_names[self.combined :]
+
+    def restart_order(self, active: str) -> tuple[str, ...]:
+        """Return the order of a rolling upgrade, as in Kafka's guides: brokers, then controllers,
+        the `active` one last.
+        """
+        controllers = self.controller_names
+        return (
+            *(name for name in self.broker_names if name not in controllers),
+            *(name for name in controllers if name != active),
+            *(name for name in controllers if name == active),
+        )
 
     @property
     def zookeeper_names(self) -> tuple[str, ...]:
@@ -183,9 +229,7 @@ class ClusterSpec:
     @property
     def bootstrap(self) -> str:
         """The value of bootstrap.servers for clients."""
-        return ",".join(
-            f"{node.host}:{node.port}" for node in self.nodes() if node.role is Role.BROKER
-        )
+        return ",".join(f"{node.host}:{node.port}" for node in map(self.node, self.broker_names))
 
     def nodes(self, *, host_is_name: bool = False) -> tuple[NodeSpec, ...]:
         """Return every node in order.
@@ -213,7 +257,12 @@ class ClusterSpec:
         is_behind = self.behind_proxy and not host_is_name
         if role is Role.ZOOKEEPER:
             return self._zookeeper_node(name, host, port, is_behind=is_behind)
-        listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
+        is_broker = role is Role.BROKER
+        listener = CLIENT_LISTENER if is_broker else CONTROLLER_LISTENER
+        controller_port = 0
+        if name in self.combined_names:
+            role = Role.COMBINED
+            _, controller_port = self._controller_address(node_id - 1, host_is_name)
         listens_host, listens_port = (
             (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
         )
@@ -222,19 +271,23 @@ class ClusterSpec:
             if is_behind and host == LOOPBACK and HAS_OUTGOING_NETWORK
             else None
         )
+        behind = PROXY_PORT_DISTANCE if is_behind else 0
+        also = [(CONTROLLER_LISTENER, controller_port)] if controller_port else []
         properties = {
-            "listeners": f"{listener}://{listens_host}:{listens_port}",
+            "listeners": ",".join(
+                f"{name}://{listens_host}:{at + behind}" for name, at in [(listener, port), *also]
+            ),
             "listener.security.protocol.map": (
                 f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
             ),
             **(
                 self._in_zookeeper(node_id, host_is_name)
-                if self.zookeeper and role is Role.BROKER
+                if self.zookeeper and is_broker
                 else self._in_quorum(role, node_id, host_is_name)
             ),
             **self._of_ours(name),
         }
-        if role is Role.BROKER:
+        if is_broker:
             properties["inter.broker.listener.name"] = CLIENT_LISTENER
             replicas = min(self.brokers, INTERNAL_REPLICAS)
             properties["offsets.topic.replication.factor"] = str(replicas)
@@ -243,7 +296,9 @@ class ClusterSpec:
                 min(replicas, TRANSACTION_STATE_IN_SYNC)
             )
         if is_behind:
-            properties["advertised.listeners"] = f"{listener}://{host}:{port}"
+            properties["advertised.listeners"] = ",".join(
+                f"{name}://{host}:{at}" for name, at in [(listener, port), *also]
+            )
         if outgoing_host is not None:
             properties["kraftsim.outgoing.host"] = outgoing_host
         if self.bugs:
@@ -260,6 +315,8 @@ class ClusterSpec:
             listens_port=listens_port,
             outgoing_host=outgoing_host,
             properties=properties,
+            controller_port=controller_port,
+            controller_listens_port=controller_port + behind if controller_port else 0,
         )
 
     def _of_ours(self, name: str) -> dict[str, str]:
@@ -360,16 +417,22 @@ class ClusterSpec:
             FIRST_CONTROLLER_ID if role is Role.CONTROLLER else 1
         )
 
+    def _controller_address(self, index: int, host_is_name: bool) -> tuple[str, int]:
+        """Return where a controller is reached, by its place in `controller_names`."""
+        return self._address(
+            self.controller_names[index],
+            Role.CONTROLLER,
+            FIRST_CONTROLLER_ID + (0 if host_is_name else index),
+            host_is_name,
+        )
+
     def _quorum(self, role: Role, host_is_name: bool) -> dict[str, str]:
         """Return the properties that locate the controllers."""
         found = []
         for index, name in enumerate(self.controller_names):
-            host, port = self._address(
-                name, Role.CONTROLLER, FIRST_CONTROLLER_ID + index, host_is_name
-            )
-            found.append(
-                (FIRST_CONTROLLER_ID + index, f"{host}:{port}", directory_id(self.seed, name))
-            )
+            host, port = self._controller_address(index, host_is_name)
+            node_id = int(name.partition("-")[2])
+            found.append((node_id, f"{host}:{port}", directory_id(self.seed, name)))
         if not self.first_voters:
             return {
                 "controller.quorum.voters": ",".join(
@@ -379,7 +442,7 @@ class ClusterSpec:
         properties = {
             "controller.quorum.bootstrap.servers": ",".join(address for _, address, _ in found)
         }
-        if role is Role.CONTROLLER:
+        if role is not Role.BROKER:
             first = found[: self.first_voters]
             properties["kraftsim.initial.controllers"] = ",".join(
                 f"{node_id}@{address}:{uuid}" for node_id, address, uuid in first

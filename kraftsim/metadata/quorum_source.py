@@ -6,7 +6,6 @@ Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegist
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
@@ -185,14 +184,7 @@ class QuorumSource:
 
         It is an observer: it fetches the log and never votes.
         """
-        raft = await loaded_observer(
-            self._shell,
-            directory_id,
-            self.controller_versions,
-            self._metadata,
-            has_pre_vote=self._parts.has_pre_vote,
-        )
-        self._raft = raft
+        raft = self._raft = await self._replica(directory_id)
         self._lifecycle = Lifecycle(
             self._shell,
             self._heartbeats,
@@ -200,6 +192,16 @@ class QuorumSource:
             lambda: self._metadata.published_offset,
             lambda: raft.trouble,
             self._cordoned_directories,
+        )
+
+    async def _replica(self, directory_id: bytes) -> RaftNode:
+        """Return the replica of the metadata log, loaded. Raises ConfigError or OSError."""
+        return await loaded_observer(
+            self._shell,
+            directory_id,
+            self.controller_versions,
+            self._metadata,
+            has_pre_vote=self._parts.has_pre_vote,
         )
 
     def _registration(self, previous_broker_epoch: int) -> Registration:
@@ -215,16 +217,20 @@ class QuorumSource:
 
     def begin(self) -> None:
         """Start to fetch the log, and register."""
-        raft, lifecycle = self._raft, self._lifecycle
-        assert raft is not None and lifecycle is not None, "load was called before"
+        raft = self._raft
+        assert raft is not None, "load was called before"
         raft.begin()
         raft.run()
         snapshots = self._parts.snapshotting(self._shell, raft, self._parts.metadata_image)
         raft.on_grown = snapshots.on_grown
-        spawn = partial(self._shell.tasks.spawn)
-        spawn(snapshots.run(), "write-snapshots")
-        spawn(lifecycle.run(), "lifecycle")
-        spawn(self._become_ready(lifecycle), "readiness")
+        self._shell.tasks.spawn(snapshots.run(), "write-snapshots")
+        self._begin_lifecycle()
+
+    def _begin_lifecycle(self) -> None:
+        lifecycle = self._lifecycle
+        assert lifecycle is not None, "load was called before"
+        self._shell.tasks.spawn(lifecycle.run(), "lifecycle")
+        self._shell.tasks.spawn(self._become_ready(lifecycle), "readiness")
 
     async def _become_ready(self, lifecycle: Lifecycle) -> None:
         """Serve clients and request unfencing once the broker has applied everything up to its own

@@ -32,7 +32,6 @@ from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PR
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
-from kraftsim.server.events import NodeStopped
 from kraftsim.server.forwarding import broker_handlers
 from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.identity import load_identity, random_uuid
@@ -42,7 +41,7 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.security.rights import guarded
 from kraftsim.server.serving_broker import BrokerAddress
-from kraftsim.server.shell import NodeShell
+from kraftsim.server.shell import NodeShell, PartShell
 from kraftsim.server.with_rules import parsing_rules
 from kraftsim.tiered_storage.remote_store import METADATA_TOPIC
 from kraftsim.tiered_storage.tiered_storage import TieredStorage
@@ -56,7 +55,18 @@ from protocol.errors import ErrorCode
 class Broker:
     """A node that hosts partitions and serves clients."""
 
-    def __init__(self, world: World, config: NodeConfig, parts: Parts) -> None:
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        parts: Parts,
+        *,
+        whole: NodeShell | None = None,
+        new_source: "Callable[[Broker], MetadataSource] | None" = None,
+    ) -> None:
+        """`whole` and `new_source` are for the broker of a combined node: the shell of the node,
+        and what makes the source of its metadata.
+        """
         self.world = world
         self.config = config
         self.parts = parts
@@ -64,7 +74,11 @@ class Broker:
         """The configuration definitions of the emulated release."""
         self._is_decided = asyncio.Event()
         """Set once startup has either completed or failed."""
-        self.shell = NodeShell(world, config, self._on_death)
+        self.shell = (
+            NodeShell(world, config, self._on_death)
+            if whole is None
+            else PartShell(whole, self._on_death)
+        )
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions")
@@ -76,7 +90,7 @@ class Broker:
         records.
         """
         self.incarnation_id = random_uuid(world, "incarnation id")
-        self.source: MetadataSource = self._make_source()
+        self.source: MetadataSource = (new_source or Broker._make_source)(self)
         self.features = self.source.features
         self._make_partitions()
         self._make_coordinators()
@@ -234,7 +248,7 @@ class Broker:
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         self._listeners.admission.shut()
         await self._listeners.open(
-            self.config.listeners, Dispatcher(self, self._handlers, self.offer)
+            self.config.broker_listeners, Dispatcher(self, self._handlers, self.offer)
         )
         try:
             await self.source.load(directory_id, await self.partitions.load(directory_id))
@@ -286,8 +300,7 @@ class Broker:
         await self.shell.tasks.join()
         await self.partitions.close(self.source.shutdown_epoch)
         await self.source.finish()
-        self.world.emit(NodeStopped(reason="stopped"))
-        self.world.flush_events()
+        self.shell.emit_stopped()
         self.shell.is_dead = True
 
     def abort(self) -> None:

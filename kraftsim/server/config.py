@@ -61,6 +61,7 @@ from kraftsim.server.config_keys import (
     voters,
     zookeeper_addresses,
 )
+from kraftsim.server.config_roles import BROKER, CONTROLLER, check_roles
 from kraftsim.server.config_values import (
     check_values,
     describe_unknown_keys,
@@ -81,10 +82,9 @@ from kraftsim.server.security.listener_settings import (
     check_security,
     is_listener_key,
 )
-from kraftsim.zookeeper.mode_settings import check_zookeeper, with_node_id
+from kraftsim.zookeeper.mode_settings import with_node_id
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
-BROKER, CONTROLLER = "broker", "controller"
 PLAINTEXT = "PLAINTEXT"
 STORE_PREFIX, REMOTE_METADATA_PREFIX = "rsm.config.", "rlmm.config."
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -592,7 +592,7 @@ class NodeConfig:
         }
         unknown = unknown_keys(properties)
         if unknown:
-            raise ConfigError(describe_unknown_keys(unknown, declared_keys() | KEYS_WITHOUT_EFFECT))
+            raise ConfigError(describe_unknown_keys(unknown, known_keys()))
         merged = with_release_defaults(with_fallbacks(with_node_id(properties)))
         values = {
             each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()
@@ -612,9 +612,48 @@ class NodeConfig:
         return BROKER in self.process_roles or self.is_zookeeper_mode
 
     @property
+    def is_combined(self) -> bool:
+        """Whether this process is a broker and a controller."""
+        return self.is_controller and self.is_broker
+
+    @property
     def role(self) -> str:
-        """The role of this node: `broker` or `controller`."""
+        """The roles of this node: `broker`, `controller`, or `broker,controller`."""
+        if self.is_combined:
+            return f"{BROKER},{CONTROLLER}"
         return CONTROLLER if self.is_controller else BROKER
+
+    @property
+    def broker_listeners(self) -> tuple[ListenerEndpoint, ...]:
+        """The listeners of the broker: all but those of controllers."""
+        return self._outside_controllers(self.listeners)
+
+    @property
+    def advertised_broker_listeners(self) -> tuple[ListenerEndpoint, ...]:
+        """The endpoints in a broker's registration.
+
+        Source: kafka.server.KafkaConfig.effectiveAdvertisedBrokerListeners.
+        """
+        return self._outside_controllers(self.advertised_listeners)
+
+    @property
+    def advertisable_listeners(self) -> tuple[ListenerEndpoint, ...]:
+        """The endpoints that are advertised if the properties do not say which."""
+        return tuple(
+            ListenerEndpoint(each.listener, each.bind_host, each.port) for each in self.listeners
+        )
+
+    @property
+    def controller_listeners(self) -> tuple[ListenerEndpoint, ...]:
+        """The listeners of the controller."""
+        names = self.controller_listener_names
+        return tuple(each for each in self.listeners if each.listener in names)
+
+    def _outside_controllers(
+        self, endpoints: tuple[ListenerEndpoint, ...]
+    ) -> tuple[ListenerEndpoint, ...]:
+        names = self.controller_listener_names
+        return tuple(each for each in endpoints if each.listener not in names)
 
     @property
     def is_zookeeper_mode(self) -> bool:
@@ -685,12 +724,19 @@ def unknown_keys(properties: Mapping[str, str]) -> list[str]:
     """Return the keys that are unknown to all releases of Apache Kafka and to kraftsim, in the
     order of the properties.
     """
-    known = declared_keys() | KEYS_WITHOUT_EFFECT
+    known = known_keys()
     return [
         name
         for name in properties
         if name not in known and not (is_listener_key(name) or is_plugin_key(name))
     ]
+
+
+def known_keys() -> frozenset[str]:
+    """Return the keys that some release of Apache Kafka or kraftsim knows, without those of
+    listeners and of the remote store.
+    """
+    return declared_keys() | KEYS_WITHOUT_EFFECT
 
 
 def declared_keys() -> frozenset[str]:
@@ -711,13 +757,14 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
         config,
         listener_security_protocol_map=protocols,
         controller_listener_names=controller_listeners,
-        advertised_listeners=config.advertised_listeners or _advertisable(config.listeners),
+        advertised_listeners=config.advertised_listeners or config.advertisable_listeners,
         inter_broker_listener_name=config.inter_broker_listener_name
         or config.security_inter_broker_protocol,
-        node_name=config.node_name or f"{config.role}-{config.node_id}",
+        node_name=config.node_name
+        or f"{BROKER if config.is_combined else config.role}-{config.node_id}",
         given=dict(properties),
     )
-    _check_roles(config)
+    check_roles(config)
     check_listeners(config)
     check_advertised(config, given="advertised.listeners" in properties)
     check_security(config)
@@ -727,46 +774,6 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
             f"log.dirs must name directories, each of them once, got {','.join(config.log_dirs)!r}"
         )
     return config
-
-
-def _advertisable(listeners: tuple[ListenerEndpoint, ...]) -> tuple[ListenerEndpoint, ...]:
-    return tuple(ListenerEndpoint(each.listener, each.bind_host, each.port) for each in listeners)
-
-
-def _check_roles(config: NodeConfig) -> None:
-    check_zookeeper(config)
-    if config.is_zookeeper_mode:
-        return
-    if not config.process_roles:
-        raise ConfigError(
-            "process.roles is required, or zookeeper.connect for a broker in ZooKeeper mode"
-        )
-    if config.process_roles not in ((BROKER,), (CONTROLLER,)):
-        given = ",".join(config.process_roles)
-        raise ConfigError(
-            "process.roles: expected broker or controller (one process cannot be both yet), got "
-            f"{given!r}"
-        )
-    if not config.controller_listener_names:
-        raise ConfigError("controller.listener.names must name a listener")
-    if not config.controller_quorum_voters:
-        if not config.controller_quorum_bootstrap_servers:
-            instead = "or controller.quorum.bootstrap.servers, for dynamic voters"
-            raise ConfigError(
-                f"controller.quorum.voters must name a controller, as id@host:port, {instead}"
-            )
-        return
-    voter_ids = [voter.node_id for voter in config.controller_quorum_voters]
-    if config.is_controller and config.node_id not in voter_ids:
-        raise ConfigError(
-            f"node.id: controller {config.node_id} is not in controller.quorum.voters "
-            f"({', '.join(map(str, voter_ids))})"
-        )
-    if not config.is_controller and config.node_id in voter_ids:
-        raise ConfigError(
-            f"node.id: {config.node_id} is a controller in controller.quorum.voters, so no "
-            "broker can have it"
-        )
 
 
 # --------------------------------------------------------------------------------------------------

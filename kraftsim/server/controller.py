@@ -49,7 +49,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
-from kraftsim.server.events import NodeReady, NodeStopped
+from kraftsim.server.events import NodeReady
 from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.identity import (
     load_identity,
@@ -63,7 +63,7 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Sharers, WindowedRate
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.server.security.rights import guarded
-from kraftsim.server.shell import NodeShell
+from kraftsim.server.shell import NodeShell, PartShell
 from kraftsim.server.with_rules import parsing_rules
 from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
@@ -263,10 +263,17 @@ class Controller:
     """The migration driver, if the properties enable the migration from ZooKeeper."""
     _bootstrap: Bootstrap
 
-    def __init__(self, world: World, config: NodeConfig, parts: Parts) -> None:
+    def __init__(
+        self, world: World, config: NodeConfig, parts: Parts, *, whole: NodeShell | None = None
+    ) -> None:
+        """`whole` is the shell of the node, for the controller of a combined node."""
         self.world = world
         self.config = config
-        self.shell = NodeShell(world, config, self._on_death)
+        self.shell = (
+            NodeShell(world, config, self._on_death)
+            if whole is None
+            else PartShell(whole, self._on_death)
+        )
         self.shell.security.registries = lambda: self.metadata_writer.state.registries
         self.parts = parts
         self.mutations = MutationQuotas(
@@ -322,7 +329,8 @@ class Controller:
             await self._load(await load_metadata_identity(self.world, self.config, directory_id))
             self.raft.begin()
             await self._listeners.open(
-                self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer)
+                self.config.controller_listeners,
+                Dispatcher(self, self._handlers.values(), self.offer),
             )
         except BaseException:
             await self.shell.tasks.join_all()
@@ -365,8 +373,7 @@ class Controller:
         self.raft.close()
         if self._active_epoch is not None:
             self.world.emit(ControllerResigned(leader_epoch=self._active_epoch, reason="stopping"))
-        self.world.emit(NodeStopped(reason="stopped"))
-        self.world.flush_events()
+        self.shell.emit_stopped()
 
     def abort(self) -> None:
         """Stop immediately, as a killed process would."""
@@ -599,15 +606,15 @@ class Controller:
         )
 
     def _own_endpoints(self) -> dict[str, Address]:
-        """Return the advertised address of each listener; a port of 0 is replaced by the bound
-        port.
+        """Return the advertised address of each listener, the one that it listens on if none is
+        advertised; a port of 0 is replaced by the bound port.
+
+        Source: kafka.server.KafkaConfig.effectiveAdvertisedControllerListeners.
         """
         found = {}
+        places = (*self.config.advertised_listeners, *self.config.advertisable_listeners)
         for listener in self.config.controller_listener_names:
-            advertised = next(
-                (each for each in self.config.advertised_listeners if each.listener == listener),
-                None,
-            )
+            advertised = next((each for each in places if each.listener == listener), None)
             if advertised is not None:
                 bound = self._listeners.bound.get(listener)
                 found[listener] = Address(

@@ -76,7 +76,7 @@ class Registration:
                     port=advertised.port or self.bound[advertised.listener].port,
                     security_protocol=PLAINTEXT_PROTOCOL,
                 )
-                for advertised in self.config.advertised_listeners
+                for advertised in self.config.advertised_broker_listeners
             ],
             features=[
                 Feature(name=name, min_supported_version=first, max_supported_version=last)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.events import DiskFailed, NodeFailed, NodeStarted
+from kraftsim.server.events import DiskFailed, NodeFailed, NodeStarted, NodeStopped
 from kraftsim.server.security.node_security import NodeSecurity
 from kraftsim.server.slices import Turns
 from kraftsim.server.tasks import NodeTasks
@@ -46,6 +46,11 @@ class NodeShell:
                 cluster_id=self.config.cluster_id,
             )
         )
+
+    def emit_stopped(self) -> None:
+        """Emit the event of a node that stopped cleanly, as the last one."""
+        self.world.emit(NodeStopped(reason="stopped"))
+        self.world.flush_events()
 
     def next_connection_number(self) -> int:
         """Return the number of a new connection, inbound or outbound, unique in this
@@ -109,3 +114,32 @@ class NodeShell:
         waiting, self._to_settle = self._to_settle, []
         for settle in waiting:
             settle()
+
+
+class PartShell(NodeShell):
+    """The shell of one part of a combined node, which has tasks of its own.
+
+    The node starts, fails and stops as a whole, and numbers the connections of all its parts: its
+    event log has these facts once.
+    """
+
+    def __init__(self, whole: NodeShell, on_failure: Callable[[], None]) -> None:
+        super().__init__(whole.world, whole.config, on_failure)
+        self._whole = whole
+        self.turns = whole.turns
+
+    def emit_started(self) -> None:
+        """The node has emitted that."""
+
+    def emit_stopped(self) -> None:
+        """The node emits that once all its parts have stopped."""
+
+    def next_connection_number(self) -> int:
+        """Return the number of a new connection, unique in this incarnation of the node."""
+        return self._whole.next_connection_number()
+
+    def fail(self, mistake: BaseException) -> None:
+        """Stop the node with all its parts."""
+        if not self.is_dead:
+            self.failure = mistake
+            self._whole.fail(mistake)

@@ -95,8 +95,8 @@ class Cluster(RequestFaultVerbs):
     """A cluster; it runs between `start` and `stop`, or inside a `with` or `async with` block.
 
     `options` are the fields of `kraftsim.cluster.spec.ClusterSpec`: brokers (1), controllers (1),
-    release, port (free ones), settings, node_settings, zookeeper, first_voters, ... `settings` are
-    Kafka's properties for all nodes.
+    combined (0: how many of them are both), release, port (free ones), settings, node_settings,
+    zookeeper, first_voters, ... `settings` are Kafka's properties for all nodes.
 
     `network_faults` puts a proxy in front of the nodes: `cut`, `slow` and `reset` need it, and it
     takes 0.3 s to start. `security` is PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL:
@@ -426,9 +426,7 @@ class Cluster(RequestFaultVerbs):
 
     async def _upgrade(self, release: str | Release) -> None:
         active = await self._driver.leader() if self.spec.controllers else ""
-        others = [node for node in self.spec.controller_names if node != active]
-        last = [active] if active in self.spec.controller_names else []
-        for node in (*self.spec.broker_names, *others, *last):
+        for node in self.spec.restart_order(active):
             await self._restart(node, release, {})
 
     async def _impose(self, target: str, condition: Condition) -> None:
@@ -654,8 +652,14 @@ def specification(
     unknown = sorted(options.keys() - {each.name for each in fields(ClusterSpec)})
     if unknown:
         raise SpecError(f"a cluster has no option {unknown[0]}: see kraftsim.Cluster")
-    chosen: dict[str, object] = {"brokers": 1, "behind_proxy": network_faults, **options}
-    brokers, controllers = chosen["brokers"], chosen.get("controllers", 1)
+    combined = options.get("combined", 0)
+    chosen: dict[str, object] = {
+        "brokers": combined or 1,
+        "controllers": combined or 1,
+        "behind_proxy": network_faults,
+        **options,
+    }
+    brokers, controllers = chosen["brokers"], chosen["controllers"]
     if not isinstance(brokers, int) or not isinstance(controllers, int):
         raise SpecError("brokers and controllers are numbers")
     if "port" not in chosen:

@@ -260,7 +260,8 @@ def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path) -> No
     [
         (
             ("--set", "log.segment.byte=5"),
-            "Error: log.segment.byte is not a known setting; did you mean log.segment.bytes?",
+            "Error: log.segment.byte is not a known setting; did you mean log.segment.bytes?; "
+            "--ignore-unknown leaves it out",
         ),
         (
             ("--set", "num.partitions=many"),

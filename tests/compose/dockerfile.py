@@ -2,7 +2,9 @@
 
 The folder replaces the root of the image: WORKDIR, COPY and the paths in RUN point into it. A new
 virtual environment replaces the Python of the base image, and a directory the home of the user that
-`useradd` would create. The build context is filtered by .dockerignore.
+`useradd` would create. The build context is filtered by .dockerignore. A stage that another one
+copies from is built in a folder of its own; what is copied then points into the new folder. What
+this cannot try: that the base image of that digest exists, users and owners, and file systems.
 """
 
 import json
@@ -11,17 +13,25 @@ import re
 import shutil
 import subprocess
 import venv
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).parents[2]
 FILE = PROJECT_ROOT / "Dockerfile"
 IGNORE_FILE = PROJECT_ROOT / ".dockerignore"
-KNOWN = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
-IMAGE_PATH = re.compile(r"(?<![\w./-])/(?=(?:opt|var/lib)/kraftsim\b)")
+KNOWN = {
+    *("FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "VOLUME", "ENTRYPOINT", "CMD"),
+    *("EXPOSE", "HEALTHCHECK"),
+}
+IMAGE_PATH = re.compile(
+    r"(?<![\w./-])/(?=(?:opt|var/lib)/kraftsim\b|etc/(?:kafka|confluent)/docker\b|mnt/shared\b"
+    r"|tmp/testcontainers|tc-start)"
+)
 """Prefixes of paths of the image; other absolute paths belong to the system."""
 KEEPS_NO_CACHE = "PIP_NO_CACHE_DIR"
 """Makes an image smaller; here it would only cause everything to be downloaded again."""
+OPTION = re.compile(r"--chown=kraftsim|--from=[a-z-]+")
 STEP_SECONDS = 600
 SYSTEM_PROGRAMS = ("/usr/bin", "/bin")
 NOT_IN_THE_BASE_IMAGE = ("java", "python", "pip")
@@ -109,6 +119,9 @@ class Image:
         self.entrypoint: tuple[str, ...] = ()
         self.default_command: tuple[str, ...] = ()
         self.done: list[str] = []
+        self.ports: list[int] = []
+        self.health: tuple[str, ...] = ()
+        self._stages: dict[str, Image] = {}
 
     @property
     def programs(self) -> Path:
@@ -133,12 +146,11 @@ class Image:
             if self.user != "root"
             else os.environ.get("HOME", "/")
         )
-        return {
-            **passed,
-            "PATH": f"{self.programs}:{self.root / 'system'}",
-            "HOME": home,
-            **self.environment,
+        path = f"{self.programs}:{self.root / 'system'}"
+        own = {
+            key: self.local(value).replace("$PATH", path) for key, value in self.environment.items()
         }
+        return {**passed, "PATH": path, "HOME": home, **own}
 
     def build(self, target: str) -> "Image":
         """Execute the steps of a stage."""
@@ -186,8 +198,20 @@ class Image:
                 self.entrypoint = tuple(json.loads(step.words))
             case "CMD":
                 self.default_command = tuple(json.loads(step.words))
+            case "EXPOSE":
+                self.ports.append(int(step.words))
+            case "HEALTHCHECK":
+                self.health = tuple(json.loads(step.words.partition(" CMD ")[2]))
             case "COPY":
-                self._copy(*step.words.split())
+                words = step.words.split()
+                options = [word for word in words if word.startswith("--")]
+                assert all(OPTION.fullmatch(option) for option in options), options
+                sources = [word for word in words if not word.startswith("--")]
+                stage = next((word[7:] for word in options if word.startswith("--from=")), "")
+                if stage:
+                    self._copy_from(stage, *sources)
+                else:
+                    self._copy(*sources)
             case "RUN":
                 self._run(step.words)
 
@@ -209,6 +233,29 @@ class Image:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(PROJECT_ROOT / file, place)
 
+    def _copy_from(self, stage: str, source: str, target: str) -> None:
+        """Copy a directory of another stage; scripts and links in it point into this folder."""
+        other = self._stage(stage)
+        goal = Path(self.local(target))
+        shutil.copytree(other.local(source), goal, symlinks=True)
+        old, new = str(other.root), str(self.root)
+        for path in goal.rglob("*"):
+            if path.is_symlink() and str(path.readlink()).startswith(old):
+                link = str(path.readlink()).replace(old, new)
+                path.unlink()
+                path.symlink_to(link)
+            elif (
+                not path.is_symlink()
+                and path.is_file()
+                and (path.parent.name == "bin" or path.name == "pyvenv.cfg")
+            ):
+                path.write_bytes(path.read_bytes().replace(old.encode(), new.encode()))
+
+    def _stage(self, name: str) -> "Image":
+        if name not in self._stages:
+            self._stages[name] = Image(self.root.parent / f"{self.root.name}-{name}").build(name)
+        return self._stages[name]
+
     def _run(self, words: str) -> None:
         done = self.process("sh", "-ec", words, seconds=STEP_SECONDS)
         assert done.returncode == 0, f"RUN {words}\n{done.stdout}\n{done.stderr}"
@@ -218,13 +265,15 @@ class Image:
         """Run the image with these arguments, as `docker run` would."""
         return self.process(*self.entrypoint, *(words or self.default_command))
 
-    def process(self, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a command in the directory and environment of the image."""
+    def process(
+        self, *words: str, seconds: float = 60, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the directory and environment of the image; `environment` is added."""
         command = [self.local(word) for word in words]
         return subprocess.run(
             command,
             cwd=self.directory,
-            env=self.process_environment(),
+            env={**self.process_environment(), **(environment or {})},
             capture_output=True,
             text=True,
             timeout=seconds,

@@ -30,20 +30,25 @@ retries.
 
 
 class Rehearsal:
-    """The running services."""
+    """The running services, each with an address that no other rehearsal of this process has."""
+
+    _next_address = FIRST_ADDRESS
 
     def __init__(self, services: Mapping[str, Service], image: Image, directory: Path) -> None:
         self.services = services
         self.directory = directory
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._image = image
+        self._first_address = Rehearsal._next_address
+        Rehearsal._next_address += len(services)
+        names = "|".join(map(re.escape, services))
         self._names = re.compile(
-            rf"(?:(?<=^)|(?<=//)|(?<=@))({'|'.join(map(re.escape, services))})(?=:\d)"
+            rf"(?:(?<=^)|(?<=//)|(?<=@))({names})(?=:\d)|(?<=Address=)({names})$|(?<=')({names})(?=')"
         )
 
     def address(self, name: str) -> str:
         """Return the address for the host name of a service."""
-        return f"{NETWORK}.{FIRST_ADDRESS + list(self.services).index(name)}"
+        return f"{NETWORK}.{self._first_address + list(self.services).index(name)}"
 
     def volume(self, name: str) -> Path:
         """Return the directory for a volume."""
@@ -55,7 +60,7 @@ class Rehearsal:
 
     def local(self, service: Service, text: str) -> str:
         """Replace host names by addresses, and volumes and the image by directories."""
-        text = self._names.sub(lambda found: self.address(found[1]), text)
+        text = self._names.sub(lambda found: self.address(found[0]), text)
         for volume, place in service.volumes.items():
             text = text.replace(place, str(self.volume(volume)))
         return self._image.local(text)
@@ -100,7 +105,7 @@ class Rehearsal:
         """
         return (
             *(self._image.entrypoint if service.entrypoint is None else service.entrypoint),
-            *service.command,
+            *(service.command or self._image.default_command),
         )
 
     def environment(self, service: Service) -> dict[str, str]:

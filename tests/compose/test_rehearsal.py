@@ -24,9 +24,18 @@ QUIET: dict[str, str | int | float] = {"log_level": 0, "broker.address.family": 
 
 def nodes() -> dict[str, Service]:
     """The default services, on free ports."""
+    return of_profile("", "BROKER_1_PORT", "BROKER_2_PORT", "BROKER_3_PORT")
+
+
+def of_profile(profile: str, *ports: str) -> dict[str, Service]:
+    """The services of a profile, with free ports in the place of some variables."""
     first = free_port_range(3)
-    chosen = composition(**{f"BROKER_{number}_PORT": str(first + number) for number in (1, 2, 3)})
-    return {name: service for name, service in chosen.items() if not service.profiles}
+    chosen = composition(**{name: str(first + number) for number, name in enumerate(ports)})
+    return {
+        name: service
+        for name, service in chosen.items()
+        if (profile in service.profiles if profile else not service.profiles)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +129,66 @@ def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal) -> None
     cluster.wait_until_healthy("broker-3")
 
 
+def test_the_quorum_profile_survives_a_node_and_its_logs_are_analysed(
+    node_image: Image, analysis_image: Image, tmp_path: Path
+) -> None:
+    """Three combined nodes; then `run analysis`, which reads the event logs in the shared volume
+    and writes the report beside them.
+    """
+    services = of_profile("quorum", "NODE_1_PORT", "NODE_2_PORT", "NODE_3_PORT")
+    with rehearsal(services, node_image, tmp_path) as running:
+        running.processes["node-2"].kill()
+        running.processes["node-2"].wait()
+        places = outside(running).split(",")
+        left = f"{places[0]},{places[2]}"
+        admin = AdminClient({**QUIET, "bootstrap.servers": left})
+        admin.create_topics([NewTopic(TOPIC, 3, 2)])[TOPIC].result(SECONDS)
+        producer = Producer({**QUIET, "bootstrap.servers": left, "enable.idempotence": True})
+        for number in range(30):
+            producer.produce(TOPIC, b"%d" % number, partition=number % 3)
+        assert producer.flush(SECONDS) == 0
+        assert len(read_all(left, 30)) == 30
+        running.start("node-2")
+        running.wait_until_healthy("node-2")
+    analysis = Rehearsal({"analysis": composition()["analysis"]}, analysis_image, tmp_path)
+    done = analysis.run("analysis", seconds=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "one-vote-per-epoch" in done.stdout and "violated" not in done.stdout
+    assert (analysis.volume("run") / "report.html").stat().st_size > 10_000
+
+
+def test_the_zookeeper_profile_migrates_its_broker(node_image: Image, tmp_path: Path) -> None:
+    """The metadata is copied to the KRaft controller, and the broker starts again without
+    ZooKeeper, under the same id on the same volume.
+    """
+    chosen = of_profile("zookeeper", "ZK_BROKER_PORT")
+    port = str(chosen["zk-broker"].published[0].port)
+    after = composition(ZK_BROKER_PORT=port)["migrated-broker"]
+    services = {**chosen, "migrated-broker": after}
+    running = Rehearsal(services, node_image, tmp_path)
+    address = f"{running.address('zk-broker')}:9092"
+    try:
+        for name in chosen:
+            running.start(name)
+            running.wait_until_healthy(name)
+        admin = AdminClient({**QUIET, "bootstrap.servers": address})
+        admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(SECONDS)
+        give_up_at = time.monotonic() + SECONDS
+        log = running.volume("run") / "events" / "controller-301.1.jsonl"
+        while '"ZookeeperMetadataCopied"' not in log.read_text():
+            assert time.monotonic() < give_up_at, running.log("zk-controller")
+            time.sleep(0.1)
+        running.processes.pop("zk-broker").terminate()
+        running.start("migrated-broker")
+        running.wait_until_healthy("migrated-broker")
+        moved = AdminClient(
+            {**QUIET, "bootstrap.servers": f"{running.address('migrated-broker')}:9092"}
+        ).list_topics(timeout=SECONDS)
+        assert TOPIC in moved.topics
+    finally:
+        running.stop_all()
+
+
 @pytest.mark.spark
 def test_the_compose_profile_runs_and_checks_a_scenario(
     analysis_image: Image, tmp_path: Path
@@ -131,8 +200,9 @@ def test_the_compose_profile_runs_and_checks_a_scenario(
         if "scenario" in service.profiles
     }
     cluster = Rehearsal(services, analysis_image, tmp_path)
-    assert services["analysis"].depends_on == {"scenario": "service_completed_successfully"}
-    for name, seconds in (("scenario", 120), ("analysis", 300)):
+    report = services["scenario-report"]
+    assert report.depends_on == {"scenario": "service_completed_successfully"}
+    for name, seconds in (("scenario", 120), ("scenario-report", 300)):
         done = cluster.run(name, seconds=seconds)
         assert done.returncode == 0, done.stdout + done.stderr
     run = cluster.volume("runs") / "second"

@@ -40,11 +40,13 @@ def sentence(requirement: Requirement) -> str:
     return f"{requirement.label} {requirement.sentence}"
 
 
-def running(brokers: int, release: str) -> Iterator[Target]:
+def running(brokers: int, release: str, *, combined: int = 0) -> Iterator[Target]:
     """A cluster for all tests of this file."""
     port = free_port_range(brokers)
     with EmbeddedCluster(
-        ClusterSpec(brokers=brokers, release=release, port=port, settings=AT_ONCE)
+        ClusterSpec(
+            brokers=brokers, combined=combined, release=release, port=port, settings=AT_ONCE
+        )
     ) as cluster:
         yield Target(
             cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}"
@@ -65,8 +67,8 @@ def kraftsim_3_5() -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def kraftsim_4_4() -> Iterator[Target]:
-    """One broker that emulates 4.4, the newest."""
-    yield from running(1, "4.4")
+    """One combined node that emulates 4.4, the newest."""
+    yield from running(1, "4.4", combined=1)
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="3.9"), ids=sentence)

@@ -4,11 +4,14 @@ counts are computed.
 
 import os
 import re
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
+import click
 import pytest
 
-from kraftsim.cli.main import VERBS
+from kraftsim.cli.main import VERBS, command_of
 from kraftsim.conformance.probes.table import CHAPTERS
 from kraftsim.conformance.requirement import all_requirements
 from protocol.messages.registry import declared_api_keys
@@ -203,3 +206,33 @@ def test_every_kafka_config_has_a_type_and_a_first_release() -> None:
     for row in rows:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
         assert cells[1] and cells[5], row
+
+
+FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\s*(?:\$ )?kraftsim ([a-z]+ .*)$", re.MULTILINE)
+CONTINUED = re.compile(r"\\\n\s*")
+BEHIND_A_COMMAND = ("&&", "|", ">", ";")
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The commands of kraftsim in a page, as words."""
+    fences = FENCE.findall(page.read_text())
+    lines = [line for fence in fences for line in COMMAND.findall(CONTINUED.sub("", fence))]
+    whole = [line for line in lines if not any(line.count(mark) % 2 for mark in "'\"")]
+    return [
+        list(takewhile(lambda word: word not in BEHIND_A_COMMAND, shlex.split(line, comments=True)))
+        for line in whole
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_in_pages_have_only_options_that_exist(page: Path) -> None:
+    """A page that names an option that was renamed sends its readers to an error."""
+    for words in commands_of(page):
+        command = command_of(words[0])
+        try:
+            command.make_context(words[0], words[1:])
+        except click.NoSuchOption as unknown:
+            pytest.fail(f"{page.name}: kraftsim {shlex.join(words)}: {unknown.format_message()}")
+        except (click.ClickException, click.exceptions.Exit):
+            continue  # a file or run of the reader's

@@ -130,7 +130,8 @@ EXTERNAL_MAP = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
             {"log.message.timestamp.type": "x"},
             "log.message.timestamp.type: expected one of CreateTime, LogAppendTime, got 'x'",
         ),
-        ({"process.roles": "broker,controller"}, "process.roles: expected broker or controller"),
+        ({"process.roles": "broker,observer"}, "process.roles: expected broker, controller or"),
+        ({"process.roles": "broker,broker"}, "process.roles: expected broker, controller or"),
         (
             {"listeners": "PLAINTEXT:9092"},
             "listeners: 'PLAINTEXT:9092' is not of the form NAME://host:port",
@@ -305,3 +306,70 @@ def test_older_names_are_equivalent() -> None:
         "PLAINTEXT://127.0.0.1:9777",
         "PLAINTEXT://a:9777",
     ]
+
+
+COMBINED: dict[str, str | None] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9093",
+    "log.dirs": "/data",
+}
+"""As in the server.properties of Apache Kafka's container image."""
+
+
+def combined(**changed: str | None) -> NodeConfig:
+    merged = {**COMBINED, **{key.replace("_", "."): value for key, value in changed.items()}}
+    return NodeConfig.parse({key: value for key, value in merged.items() if value is not None})
+
+
+def test_a_combined_node_has_listeners_of_both_roles() -> None:
+    """The broker registers its own listeners only; the controller's need not be advertised."""
+    config = combined()
+    assert (config.is_broker, config.is_controller, config.role) == (
+        True,
+        True,
+        "broker,controller",
+    )
+    assert config.node_name == "broker-1"
+    assert [each.listener for each in config.broker_listeners] == ["PLAINTEXT"]
+    assert [each.listener for each in config.controller_listeners] == ["CONTROLLER"]
+    both = combined(advertised_listeners="PLAINTEXT://a:1,CONTROLLER://a:2")
+    assert [each.listener for each in both.advertised_broker_listeners] == ["PLAINTEXT"]
+    assert combined(process_roles="controller, broker").is_combined
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"listeners": "PLAINTEXT://:9092"}, "controller.listener.names: CONTROLLER is not in"),
+        (
+            {"listeners": "CONTROLLER://a:1", "advertised_listeners": None},
+            "advertised.listeners: a broker needs a listener that is not in controller.listener",
+        ),
+        (
+            {"advertised_listeners": "CONTROLLER://a:1"},
+            "advertised.listeners: a broker needs a listener that is not in controller.listener",
+        ),
+        (
+            {"inter_broker_listener_name": "CONTROLLER"},
+            "inter.broker.listener.name: CONTROLLER must not be in controller.listener.names",
+        ),
+        (
+            {"controller_listener_names": "CONTROLLER,SECOND"},
+            "controller.listener.names: SECOND is not in listeners",
+        ),
+        ({"controller_quorum_voters": "2@a:1"}, "node.id: controller 1 is not in controller.quo"),
+        ({"controller_listener_names": None}, "controller.listener.names must name a listener"),
+        ({"controller_quorum_voters": None}, "controller.quorum.voters must name a controller"),
+    ],
+)
+def test_a_combined_node_that_apache_kafka_refuses_is_refused(
+    changed: dict[str, str | None], line: str
+) -> None:
+    """Each row was refused by Apache Kafka 3.9.1 and 4.4.0, too (kafka.server.KafkaConfig)."""
+    with pytest.raises(ConfigError) as refused:
+        combined(**changed)
+    assert str(refused.value).startswith(line)

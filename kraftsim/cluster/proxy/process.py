@@ -33,13 +33,18 @@ def proxy_plan(
             name=node.name,
             node_id=node.node_id,
             host=node.host,
-            port=node.port,
+            port=port,
             behind_host=node.listens_host,
-            behind_port=node.listens_port,
+            behind_port=behind_port,
             outgoing_host=node.outgoing_host,
             speaks_kafka=node.role is not Role.ZOOKEEPER,
         )
         for node in spec.nodes()
+        for port, behind_port in (
+            (node.port, node.listens_port),
+            (node.controller_port, node.controller_listens_port),
+        )
+        if port
     )
     return ProxyPlan(
         posts=posts,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -28,6 +29,7 @@ from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
 from kraftsim.invariants.invariant import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict
+from kraftsim.lab.explore.client_programs import ClientPrograms
 from kraftsim.lab.explore.conclude import Ending, FaultCounts, conclude
 from kraftsim.lab.explore.record import RunResult, wall_text
 from kraftsim.lab.explore.request import ANY_PORT, RunRequest
@@ -84,8 +86,14 @@ FINAL = "final"
 """The log, beside those of the nodes, with the final content of the disks."""
 
 
-def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
-    """Run the scenario on free ports of this machine."""
+def run_over_sockets(
+    request: RunRequest,
+    directory: RunDirectory,
+    *,
+    clients: Sequence[str] = (),
+    restarts_clients: bool = False,
+) -> RunResult:
+    """Run the scenario on free ports of this machine, with own programs beside it."""
     schedule = request.schedule()
     injected = [fault for fault in schedule if can_inject(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
@@ -95,13 +103,16 @@ def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
     cluster = kind(spec, directory, follows_frames=follows_frames(injected))
     stage = SocketEnvironment(cluster, request.mode, directory, injected, request.work())
+    programs = ClientPrograms(
+        clients, bootstrap=spec.bootstrap, root=directory.root, restarts=restarts_clients
+    )
     started = wall_text(RealClock(0))
     trouble: str | None = None
     try:
         stage.emit(
             RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed)
         )
-        asyncio.run(_run(request, cluster, stage))
+        asyncio.run(_run(request, cluster, stage, programs))
     except (ScenarioFailed, ClusterFailed, TimeoutError) as failure:
         trouble = f"{type(failure).__name__}: {failure}"
     seconds = stage.now_seconds()
@@ -119,15 +130,19 @@ def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
         seconds=seconds,
         started=started,
     )
-    return conclude(request, spec, ending, directory)
+    return structs.replace(conclude(request, spec, ending, directory), clients=programs.ends)
 
 
 async def _run(
-    request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: SocketEnvironment
+    request: RunRequest,
+    cluster: ProcessCluster | EmbeddedCluster,
+    stage: SocketEnvironment,
+    programs: ClientPrograms,
 ) -> None:
     async with asyncio.timeout(request.scenario.limit_seconds), cluster:
         try:
-            await request.scenario.run(stage)
+            async with programs:
+                await request.scenario.run(stage)
         finally:
             await stage.leave()
 

@@ -4,15 +4,19 @@ which describes it, so that its directory alone is enough to identify and repeat
 
 import platform
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.extensions import options
+from kraftsim.lab.explore.client_programs import ClientEnd
 from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.upgrade_course import UpgradeCourse
 from kraftsim.version import __version__
 from kraftsim.world.interface import Clock
 
@@ -105,6 +109,9 @@ def wall_text(clock: Clock) -> str:
 # The result of one run: invariant results, errors, and the command that repeats it
 
 
+QUIET_VERDICTS: Final = ("ok", "not applicable")
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one scenario run.
 
@@ -127,6 +134,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     events_sha256: str | None
     out: str | None
     command: str
+    course: UpgradeCourse | None = None
+    """How an upgrade went, if nodes changed their release."""
+    clients: tuple[ClientEnd, ...] = ()
+    """Own programs that ran beside the scenario."""
 
     @property
     def replay_line(self) -> str:
@@ -140,11 +151,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             else self.command
         )
 
-    def lines(self) -> list[str]:
-        """Return the result as text for people."""
+    def lines(self, *, verbose: bool = False) -> list[str]:
+        """Return the result as text for people; `verbose` names every invariant."""
         where = f"{self.scenario} ({self.mode}, seed {self.seed})"
         text = [f"{where}: {self.outcome}, {self.event_count} events in {self.seconds:.1f} s"]
-        text += [f"  {name}: {verdict}" for name, verdict in self.verdicts.items()]
+        if self.course is not None:
+            text += self.course.lines()
+        text += [client.line() for client in self.clients]
+        text += self._verdict_lines(verbose)
         for kind, (armed, fired, effective) in self.faults.items():
             text.append(f"  fault {kind}: {armed} armed, {fired} fired, {effective} effective")
         text += [f"  violated: {violation}" for violation in self.violations]
@@ -163,3 +177,19 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             )
             text.append(f"  kept in {self.out}; next: kraftsim {shlex.join(words)}")
         return text
+
+    def _verdict_lines(self, verbose: bool) -> list[str]:
+        """Return a line for each invariant, or, unless `verbose`, for those that are neither ok nor
+        without events, and one with the numbers of these.
+        """
+        if verbose:
+            return [f"  {name}: {verdict}" for name, verdict in self.verdicts.items()]
+        counts = Counter(self.verdicts.values())
+        quiet = {verdict: counts.pop(verdict) for verdict in QUIET_VERDICTS if verdict in counts}
+        named = [
+            f"  {name}: {verdict}"
+            for name, verdict in self.verdicts.items()
+            if verdict not in QUIET_VERDICTS
+        ]
+        numbers = ", ".join(f"{count} {verdict}" for verdict, count in quiet.items())
+        return [*named, f"  invariants: {numbers} (all of them: -v)"] if quiet else named

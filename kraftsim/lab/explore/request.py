@@ -285,6 +285,7 @@ class RunRequest:
             controllers=controllers,
             first_voters=min(self.scenario.first_voters, controllers),
             brokers=self._brokers,
+            combined=min(self.scenario.combined, controllers, self._brokers),
             release=settings.pop(RELEASE_KEY, DEFAULT_RELEASE),
             port=port,
             seed=self.seed,

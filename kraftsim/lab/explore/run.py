@@ -33,6 +33,8 @@ def run_scenario(
     controllers: int | None = None,
     brokers: int | None = None,
     faults: Sequence[Fault] | None = None,
+    clients: tuple[str, ...] = (),
+    restarts_clients: bool = False,
 ) -> RunResult:
     """Run a scenario, by its name or the path of the file that exports it, and return the result.
 
@@ -40,6 +42,9 @@ def run_scenario(
 
     `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of
     the scenario. `faults` is the schedule; None: as the seed draws it.
+
+    `clients` are commands that run beside it, over sockets only (see client_programs.py);
+    `restarts_clients` starts one that ended again.
 
     Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the
     scenario does not support, fewer nodes than it needs or a file without a scenario, SpecError
@@ -57,14 +62,22 @@ def run_scenario(
         brokers=brokers,
         faults=None if faults is None else tuple(faults),
     )
-    return run_request(request, out)
+    return run_request(request, out, clients=clients, restarts_clients=restarts_clients)
 
 
-def run_request(request: RunRequest, out: Path | None = None) -> RunResult:
-    """Run a request, and return the result."""
+def run_request(
+    request: RunRequest,
+    out: Path | None = None,
+    *,
+    clients: tuple[str, ...] = (),
+    restarts_clients: bool = False,
+) -> RunResult:
+    """Run a request, and return the result; `clients` as for `run_scenario`."""
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
+    if clients and request.mode is Mode.SIM:
+        raise ValueError("own programs need real time: use --client with --mode processes")
     if isolated.needs_isolation(request):
         return _isolated_run(request, out)
     if request.mode is Mode.SIM:
@@ -75,7 +88,7 @@ def run_request(request: RunRequest, out: Path | None = None) -> RunResult:
 
     if directory is None:
         raise ValueError("a run over sockets needs a directory: use --out")
-    return run_over_sockets(request, directory)
+    return run_over_sockets(request, directory, clients=clients, restarts_clients=restarts_clients)
 
 
 def _isolated_run(request: RunRequest, out: Path | None) -> RunResult:

@@ -282,7 +282,7 @@ def check_listeners(config: ListenerProperties) -> None:
                 "listener.security.protocol.map"
             )
         belongs_to_controllers = endpoint.listener in config.controller_listener_names
-        if config.is_controller and not belongs_to_controllers:
+        if not config.is_broker and not belongs_to_controllers:
             raise ConfigError(
                 f"listeners: {endpoint.listener} of a controller must be in "
                 "controller.listener.names"
