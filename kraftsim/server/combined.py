@@ -61,7 +61,7 @@ class CommittedLog:
             try:
                 while await self._pass_next():
                     await asyncio.sleep(0)
-                    await self._shell.world.yield_point("between two committed batches")
+                    await self._shell.world.yield_point("between two batches for its broker")
             except OSError as refused:
                 self._raft.fail_disk("read", refused)
                 return

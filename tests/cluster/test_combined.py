@@ -170,6 +170,7 @@ def test_a_snapshot_of_the_controller_is_applied_by_its_broker(tmp_path: Path) -
             assert broker.values("t-0") == [b"after"]
 
 
+@pytest.mark.interop
 def test_three_combined_nodes_elect_leaders_when_the_active_controller_dies(
     tmp_path: Path,
 ) -> None:

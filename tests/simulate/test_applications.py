@@ -248,6 +248,7 @@ async def charges(host):
 '''
 
 
+@pytest.mark.interop
 def test_an_own_invariant_judges_own_facts_and_all_commands_read_the_run(tmp_path: Path) -> None:
     """In another process: an invariant that this one loads stays in its catalogue."""
     (tmp_path / "charging.py").write_text(OWN)

@@ -172,7 +172,7 @@ def test_only_an_own_fault_changes_what_seeds_draw() -> None:
 def test_a_scenario_runs_and_repeats_by_its_path() -> None:
     write(own_a=SCENARIO)
     first = run("scenario", "./own_a.py", "--seed", "3", "--out", "runs/3")
-    assert first.exit_code == 0 and "own_ids (sim, seed 3): ok" in first.output, first.output
+    assert first.exit_code == 0 and "./own_a.py (sim, seed 3): ok" in first.output, first.output
     again = run("replay", "runs/3", "--check")
     assert again.exit_code == 0 and "the same, byte for byte" in again.output, again.output
     assert list(read_replay(Path("runs/3")).extensions) == ["./own_a.py"]
@@ -198,10 +198,11 @@ def test_an_own_invariant_stops_a_run_and_a_shrunk_one() -> None:
     assert set(read_replay(Path("runs/small")).extensions) == {"./own_a.py", "./own_b.py"}
 
 
+@pytest.mark.interop
 def test_identity_is_checked_in_processes_that_load_the_file() -> None:
     write(own_a=SCENARIO)
     done = run("sweep", "./own_a.py", "--seeds", "1", "--check-identity")
-    assert done.exit_code == 0 and "own_ids: 0 of 1 seeds differ" in done.output, done.output
+    assert done.exit_code == 0 and "./own_a.py: 0 of 1 seeds differ" in done.output, done.output
 
 
 def test_all_scenarios_of_a_sweep_include_those_of_extensions() -> None:
@@ -332,6 +333,7 @@ def test_other_mistakes_are_refused_with_one_line(arguments: Sequence[str], comp
     assert len(done.output.splitlines()) == 1
 
 
+@pytest.mark.interop
 def test_a_replay_that_differs_names_the_extension_that_has_changed() -> None:
     write(own_a=SCENARIO)
     run("scenario", "./own_a.py", "--out", "runs/1")

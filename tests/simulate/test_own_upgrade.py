@@ -224,6 +224,7 @@ def test_own_programs_need_real_time(tmp_path: Path) -> None:
     assert "use --client with --mode processes" in done.output
 
 
+@pytest.mark.interop
 def test_a_program_writes_beside_an_embedded_scenario(tmp_path: Path) -> None:
     """Its exit code is in the result, and an error of it is exit code 1 of the command."""
     out, app = tmp_path / "run", tmp_path / "app.py"
@@ -257,6 +258,7 @@ def recipes() -> list[list[str]]:
     return [shlex.split(line)[2:] for line in section.splitlines() if line.startswith("$ kraftsim")]
 
 
+@pytest.mark.interop
 def test_the_recipes_of_the_page_run(own: Path, tmp_path: Path) -> None:
     """In virtual time, and with fewer seeds; a cluster and real time only read their options."""
     names = {

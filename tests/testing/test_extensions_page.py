@@ -33,6 +33,7 @@ def test_the_page_has_a_file_of_each_kind(here: Path) -> None:
     assert set(exported) == set(EXPORTS)
 
 
+@pytest.mark.interop
 def test_the_commands_of_the_page_run_in_their_order(here: Path) -> None:
     assert len(COMMANDS) == 13
     for command in COMMANDS:

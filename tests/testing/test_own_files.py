@@ -89,6 +89,7 @@ def run(pytester: pytest.Pytester, *options: str, ini: str = "") -> pytest.RunRe
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", *options)
 
 
+@pytest.mark.interop
 def test_new_files_and_their_tests_work_as_they_are(pytester: pytest.Pytester) -> None:
     for number, kind in enumerate(OWN_KINDS, start=1):
         shown = new(kind, NAMES[kind])

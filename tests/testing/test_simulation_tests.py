@@ -72,6 +72,7 @@ def test_seeds_run_until_one_fails_and_its_report_repeats_it(pytester: pytest.Py
     )
 
 
+@pytest.mark.interop
 def test_options_choose_tests_and_seeds(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_mine=TESTS)
     result = run(pytester, "-m", "kraftsim_simulation", "--kraftsim-seeds", "2")

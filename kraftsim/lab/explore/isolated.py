@@ -27,8 +27,8 @@ from typing import IO, Final, NoReturn
 
 import msgspec
 
-from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.extensions import load, loadable
+from kraftsim.cluster.scenario import REFERENCE_SIGN, Mode, scenario
+from kraftsim.extensions import is_path, load, loadable
 from kraftsim.lab.explore.request import RunEnvironment, RunRequest
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.world.simulated.ambient import running_loop
@@ -135,6 +135,7 @@ class IsolatedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 # The caller's side
 
 
+Code = tuple[str, ...]
 _is_inside = False
 _idle: list["IsolatedRunner"] = []
 _lock = threading.Lock()
@@ -175,11 +176,9 @@ def cpu_seconds() -> float:
 
 
 def _answer(call: IsolatedCall) -> IsolatedAnswer:
-    """Let an idle runner answer a call, or a new one if all are busy."""
+    """Let an idle runner with the code of the call answer it, or else a new one."""
     global _spent_seconds
-    with _lock:
-        runner = _idle.pop() if _idle else None
-    runner = runner or IsolatedRunner()
+    runner = _runner_with(code_of(call))
     try:
         answer = runner.answer(call)
     except BaseException:
@@ -193,6 +192,31 @@ def _answer(call: IsolatedCall) -> IsolatedAnswer:
     return answer
 
 
+def _runner_with(code: Code) -> "IsolatedRunner":
+    """Return an idle runner with that code, or a new one, which takes the place of an idle one."""
+    with _lock:
+        same = next((runner for runner in _idle if runner.code == code), None)
+        other = _idle[0] if _idle and same is None else None
+        for runner in (same, other):
+            if runner is not None:
+                _idle.remove(runner)
+    if other is not None:
+        other.close()
+    return same or IsolatedRunner(code)
+
+
+def code_of(call: IsolatedCall) -> Code:
+    """Return what a runner has imported after a call: extensions and a file, with their times of
+    change. Another set needs another process: names of entries may clash, and files change.
+    """
+    file = call.request.scenario.partition(REFERENCE_SIGN)[0]
+    files = [Path(name) for name in (*call.extensions, file) if is_path(name)]
+    return (
+        *call.extensions,
+        *(f"{each.resolve()} {each.stat().st_mtime_ns}" for each in files if each.is_file()),
+    )
+
+
 ERRORS: Final[Mapping[str, type[Exception]]] = {
     "ValueError": ValueError,
     "KeyError": KeyError,
@@ -203,9 +227,10 @@ ERRORS: Final[Mapping[str, type[Exception]]] = {
 
 
 class IsolatedRunner:
-    """A runner process."""
+    """A runner process, which has or will have imported `code`."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: Code) -> None:
+        self.code = code
         if INSIDE in os.environ:
             raise RunnerFailed("code from outside must not start simulations itself")
         path = os.pathsep.join(filter(None, sys.path))
