@@ -199,6 +199,7 @@ def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path: Pat
     assert "first event" in done.stdout
 
 
+@pytest.mark.interop
 def test_compared_run_with_a_violation_is_reported(tmp_path: Path) -> None:
     """Four equal logs of a run that violates an invariant are still a failure."""
     done = kraftsim_with(

@@ -186,6 +186,7 @@ def test_help_of_a_path_shows_the_scenario() -> None:
     assert "scenario ./own_a.py --out" in shown.output and "ids=5" in shown.output
 
 
+@pytest.mark.interop
 def test_an_own_invariant_stops_a_run_and_a_shrunk_one() -> None:
     """In worker processes, too: they load what this process has loaded."""
     write(own_a=SCENARIO, own_b=INVARIANT)

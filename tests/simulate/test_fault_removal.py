@@ -63,7 +63,13 @@ def parting_ns(a: Logs, b: Logs) -> int:
     return earliest
 
 
-@pytest.mark.parametrize("name, seed", [("quorum_under_faults", 1), ("quorum_under_faults", 2)])
+@pytest.mark.parametrize(
+    "name, seed",
+    [
+        pytest.param("quorum_under_faults", 1, marks=pytest.mark.interop),  # long
+        ("quorum_under_faults", 2),
+    ],
+)
 def test_removed_fault_changes_nothing_before_it_would_have_fired(name: str, seed: int) -> None:
     """One that never fired changes nothing at all."""
     faults = schedule(name, seed, 30)

@@ -103,6 +103,7 @@ def test_failure_inside_leaves_no_trace_either() -> None:
     assert Leadership.high_watermark.__code__ is right
 
 
+@pytest.mark.interop
 def test_mutants_are_detected_by_seeds_that_are_clean_without_them() -> None:
     """These cost a second or two each; `make mutants` runs all of them."""
     found: list[Finding] = []
@@ -118,6 +119,7 @@ def test_mutants_are_detected_by_seeds_that_are_clean_without_them() -> None:
     )
 
 
+@pytest.mark.interop
 def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path: Path) -> None:
     """No scenario runs for a mutant that a test detects, unless requested; the detecting test
     passes without the mutant.

@@ -70,7 +70,7 @@ def test_every_yield_point_of_a_node_is_reached(place: str, visited: dict[str, s
 @pytest.fixture(scope="module")
 def visited() -> dict[str, set[str]]:
     """Return the nodes that reached each yield point during a leader failure, transaction timeouts,
-    and a migration from ZooKeeper.
+    a migration from ZooKeeper, and a failover of combined nodes.
     """
     found: dict[str, set[str]] = {place: set() for place in PLACES}
     yield_point = SimulatedWorld.yield_point
@@ -85,6 +85,7 @@ def visited() -> dict[str, set[str]]:
             cluster.inject("restart", cluster.leader, {"after_ms": 3000})
         assert run_scenario("transaction_timeout", seed=2).outcome == "ok"
         assert run_scenario("zk_to_kraft_migration", seed=2).outcome == "ok"
+        assert run_scenario("combined_nodes_failover", seed=2).outcome == "ok"
     return found
 
 
