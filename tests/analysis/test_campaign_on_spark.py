@@ -25,6 +25,7 @@ SEEDS = range(1, 3)
 
 
 @pytest.mark.spark
+@pytest.mark.interop
 def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -399,6 +399,7 @@ def test_many_runs_in_one_query_are_checked_independently(tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
+@pytest.mark.interop
 def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> None:
     """Histories that violate each invariant, and clean ones, in one query; the rest of the table is
     checked with DuckDB only.

@@ -503,6 +503,7 @@ class Recorded:
 
 
 @pytest.mark.spark
+@pytest.mark.interop
 def test_spark_tails_growing_logs_and_gives_the_verdicts_of_the_analysis(
     spark: "SparkSession", simulated: Mapping[str, Path], tmp_path: Path
 ) -> None:
@@ -541,6 +542,7 @@ def test_spark_tails_growing_logs_and_gives_the_verdicts_of_the_analysis(
 
 
 @pytest.mark.spark
+@pytest.mark.interop
 def test_a_violation_is_shown_within_seconds_while_the_log_grows(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

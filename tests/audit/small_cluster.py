@@ -42,7 +42,7 @@ from protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.records.batches import build_batch
+from protocol.records.batches import build_batch, split_batches
 from protocol.records.record import Record
 
 ORDERS, COPIES = "orders", "copies"
@@ -54,12 +54,15 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "1",
     "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "metadata.max.idle.interval.ms": "100",
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "100",
     "replica.high.watermark.checkpoint.interval.ms": "300",
     "log.index.interval.bytes": "200",
 }
 SECONDS = 30.0
+BATCHES_BEHIND_SNAPSHOTS = 6
+"""The controller writes a batch every 100 ms when it has nothing else to write."""
 RETRIED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -237,8 +240,20 @@ def make_log_directories(directory: Path) -> list[Path]:
         for number in range(24, 40):
             load.write(ORDERS, 1, plain, 4 * number)
         load.write(COPIES, 0)
+        logs = sorted((directory / "data").glob("controller-*/__cluster_metadata-0"))
+        load._until(
+            lambda: min(map(_batches_behind_snapshots, logs)) >= BATCHES_BEHIND_SNAPSHOTS,
+            "records follow the newest snapshots",
+        )
     shutil.rmtree(run.events, ignore_errors=True)
     return sorted(each for each in (directory / "data").iterdir() if each.is_dir())
+
+
+def _batches_behind_snapshots(log: Path) -> int:
+    """Return how many batches a metadata log has behind its newest snapshot."""
+    covered = max((int(file.name[:20]) for file in log.glob("*-*.checkpoint")), default=0)
+    data = b"".join(file.read_bytes() for file in sorted(log.glob("*.log")))
+    return sum(batch.base_offset >= covered for batch in split_batches(data))
 
 
 def _change_leader(cluster: EmbeddedCluster, load: SmallLoad) -> None:

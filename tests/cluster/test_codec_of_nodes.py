@@ -40,6 +40,7 @@ def imported_by_nodes(data: Path, form: str) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.interop
 def test_nodes_import_construct_only_if_it_was_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

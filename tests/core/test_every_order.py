@@ -11,7 +11,10 @@ from tests.core.every_order.election import Election
 from tests.core.every_order.search import Broken, after, search
 
 
-@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(
+    "waits",
+    [False, pytest.param(True, marks=pytest.mark.interop)],  # long
+)
 def test_no_order_of_events_allocates_a_producer_id_twice(waits: bool) -> None:
     """Two brokers, lost responses, restarts, and controller failovers with or without uncommitted
     records.

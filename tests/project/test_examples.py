@@ -37,6 +37,7 @@ def test_read_events_counts_allocated_blocks() -> None:
     assert "events of" in shown and "blocks of producer ids" in shown
 
 
+@pytest.mark.interop
 def test_kill_nodes_starts_kills_and_restarts(tmp_path: Path) -> None:
     port = str(free_port_range(2))
     shown = run("examples/kill_nodes.py", "--data", str(tmp_path / "up"), "--port", port)
@@ -45,6 +46,7 @@ def test_kill_nodes_starts_kills_and_restarts(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.interop
 def test_query_events_asks_spark() -> None:
     assert "controller-101 allocated" in run("examples/query_events.py")
 

@@ -87,6 +87,7 @@ def test_generated_code_passes_the_linter(tree: Path) -> None:
     run(tree, "-m", "ruff", "format", "--check", *written(tree))
 
 
+@pytest.mark.interop
 def test_generated_code_passes_the_type_checker(tree: Path) -> None:
     scenario = f"scenarios.{NAMES['scenario']}"
     run(tree, "-m", "mypy", "-p", "kraftsim", "-p", "protocol", "-m", scenario)
