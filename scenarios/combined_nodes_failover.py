@@ -3,7 +3,7 @@ load, the active controller among them; checks that no record is lost or duplica
 metadata quorum keeps its promises.
 
 A combined node takes both roles with it: the partitions that it leads need new leaders at the same
-moment as the quorum does, and nobody can elect them before the quorum has elected a controller. Its
+moment as the quorum does, and no controller can elect them before the quorum has elected one. Its
 broker applies the metadata log from the replica with which its controller votes.
 Source: KIP-595, KIP-631 (process.roles), kafka.server.{KafkaRaftServer, SharedServer}.
 """

@@ -5,7 +5,7 @@ Every claim must hold for a correct client of a correct cluster, whatever was lo
 
 - A record of an idempotent producer is sent once per sequence number. A batch that is sent again,
   or in parts, has the same records; another record with a used sequence number, or the same one
-  under another epoch, is sent anew. Without a producer id every attempt counts: each may be in the
+  under another epoch, is a new send. Without a producer id every attempt counts: each may be in the
   log.
 - A record is acknowledged if the response to acks=all says so. With acks=1 a leader may lose it.
 - A record has failed if the error can neither be retried nor answered with another batch.

@@ -3,7 +3,7 @@
 Clients, final logs and readers must agree on the name, because invariants compare them by it. A key
 is text, with escapes for bytes that are not UTF-8. Many applications send no keys: their records
 are named by the value if it is short, else by a digest of it. Records with equal names in a
-partition are counted, not told apart.
+partition are counted, not distinguished.
 """
 
 from hashlib import sha256

@@ -42,7 +42,7 @@ from protocol.schema import struct as nested
 
 @structure
 class RewrittenHeader:
-    """What a broker writes anew when it appends a batch."""
+    """What a broker rewrites when it appends a batch."""
 
     base_offset: int = int64()
     batch_length: int = int32()

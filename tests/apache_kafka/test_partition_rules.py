@@ -574,7 +574,7 @@ LONG_ENOUGH = 100
 
 
 @pytest.mark.parametrize("patch", [DEFAULT_RELEASE, NEWEST_RELEASE])
-@pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", 3))))
 def test_both_controllers_give_the_same_responses_and_records(
     seed: int, patch: str, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ def ports(
     """(port of the broker, port of its ZooKeeper) of Apache Kafka and of ours; both are
     controllers.
     """
-    directory: Path = tmp_path_factory.mktemp("stories")
+    directory: Path = tmp_path_factory.mktemp("scenarios")
     with ExitStack() as stack:
         zookeepers = [RunningZookeeper(directory / name) for name in ("theirs", "ours")]
         for zookeeper in zookeepers:

@@ -102,7 +102,7 @@ class Side:
         """Connect to both."""
         place = directory / self.name
         world = real_world(
-            run="story",
+            run="steps",
             node=f"teller-{self.name}",
             incarnation=1,
             data_dir=place,

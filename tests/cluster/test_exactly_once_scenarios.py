@@ -47,7 +47,7 @@ def run_one(name: str, directory: Path) -> RunResult:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[RunResult]]]:
     """All scenarios, running."""
-    directory = tmp_path_factory.mktemp("stories")
+    directory = tmp_path_factory.mktemp("scenarios")
     with ProcessPoolExecutor(AT_ONCE, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield {name: pool.submit(run_one, name, directory) for name in SCENARIOS}
 

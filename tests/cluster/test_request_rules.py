@@ -269,7 +269,7 @@ def test_names_of_apis_and_errors() -> None:
 
 
 class Link:
-    """A gate, a node that answers in order when it is told to, and what came out on both sides."""
+    """A gate, a node that answers in order when the test says so, and what came out."""
 
     def __init__(self, *faults: RequestFault) -> None:
         self.rules = RequestRules()

@@ -34,7 +34,7 @@ def test_a_row_counts_misses_and_names_only_intended_detectors() -> None:
         seeds=3,
         cpu_seconds=1.25,
         caught_by=("metadata-log-matching", "recovers-after-heal"),
-        is_by_story=True,
+        is_by_scenario=True,
     )
     hunted = BugHunts(
         bug="KAFKA-10527",

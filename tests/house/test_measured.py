@@ -34,7 +34,6 @@ NO_MEASUREMENTS = (
     *(
         "| setting |",
         "| API |",
-        "| story | what happens |",
         "| scenario | what happens |",
         "| wrong |",
     ),

@@ -118,7 +118,7 @@ async def test_pipelined_requests_are_sent_together_and_answered_in_order() -> N
 
 
 async def test_timed_out_request_closes_the_connection() -> None:
-    """Kafka's NetworkClient: a late response could not be told from the next one, so all requests
+    """Kafka's NetworkClient: a late response looks like the next one, so all requests
     in flight fail.
     """
     async with scripted_peer(silent, OFFERS) as peer:

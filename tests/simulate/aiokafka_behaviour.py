@@ -48,7 +48,7 @@ MEMBER: dict[str, Any] = {
 }
 EPOCH_MS = 1_600_000_000_000
 """Before every clock: records with other timestamps were stamped when they were sent."""
-Story = Callable[[str], Awaitable[dict[str, Any]]]
+Part = Callable[[str], Awaitable[dict[str, Any]]]
 
 
 async def error_of(work: Awaitable[object]) -> list[Any]:
@@ -187,7 +187,7 @@ async def shared(bootstrap: str) -> dict[str, Any]:
     member, generation = coordinator.member_id, coordinator.generation
     coordinator.generation = generation - 1
     found["stale generation"] = await error_of(first.commit({place: 1}))
-    coordinator.member_id, coordinator.generation = "nobody", generation
+    coordinator.member_id, coordinator.generation = "no-member", generation
     found["unknown member"] = await error_of(first.commit({place: 1}))
     coordinator.member_id, coordinator.generation = member, generation
     await first.stop()
@@ -282,7 +282,7 @@ async def begin_twice(producer: AIOKafkaProducer) -> None:
     await producer.begin_transaction()
 
 
-STORIES: dict[str, Story] = {
+PARTS: dict[str, Part] = {
     "produced": produced,
     "consumed": consumed,
     "shared": shared,
@@ -292,7 +292,7 @@ STORIES: dict[str, Story] = {
 
 async def behaviour(bootstrap: str) -> dict[str, Any]:
     """Return everything that was observed."""
-    return {name: await story(bootstrap) for name, story in STORIES.items()}
+    return {name: await part(bootstrap) for name, part in PARTS.items()}
 
 
 def simulated() -> dict[str, Any]:

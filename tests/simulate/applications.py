@@ -114,7 +114,7 @@ async def faults_by_hand(simulation: ApplicationRun) -> None:
     await simulation.until(lambda: simulation.now > began + 5, what="a while")
     records = await simulation.read("orders")
     assert sorted(record.key for record in records) == sorted(keys)
-    assert await simulation.committed("nobody", "orders") == {0: -1, 1: -1}
+    assert await simulation.committed("no-group", "orders") == {0: -1, 1: -1}
     await simulation.stop()
 
 

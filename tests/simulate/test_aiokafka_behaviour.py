@@ -14,7 +14,7 @@ import pytest
 
 PROGRAM = Path(__file__).parent / "aiokafka_behaviour.py"
 MODES = ("simulated", "sockets")
-STORIES = ("produced", "consumed", "shared", "transacted")
+PARTS = ("produced", "consumed", "shared", "transacted")
 
 
 @cache
@@ -38,10 +38,10 @@ def observed() -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_aiokafka_in_virtual_time_equals_aiokafka_against_sockets(story: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_aiokafka_in_virtual_time_equals_aiokafka_against_sockets(part: str) -> None:
     """Values are compared one by one, so that a failure names the one that differs."""
-    simulated, over_sockets = (observed()[mode][story] for mode in MODES)
+    simulated, over_sockets = (observed()[mode][part] for mode in MODES)
     assert list(simulated) == list(over_sockets)
     assert {
         name: (value, over_sockets[name])

@@ -200,7 +200,7 @@ def test_a_function_that_no_other_process_can_import_is_refused() -> None:
 
 
 OWN = '''
-"""An application with a rule of its own: nobody is charged twice."""
+"""An application with a rule of its own: no order is charged twice."""
 
 from kraftsim.clients.events import FactStated
 from kraftsim.extend import Findings, Invariant

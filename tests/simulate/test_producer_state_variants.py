@@ -47,7 +47,7 @@ def harm(findings: Findings) -> str:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("harness", VERDICTS)
 def test_each_kind_has_exactly_the_documented_damage(harness: str, seed: int) -> None:
-    """docs/producer-variants.md; only with KIP-758's range is a producer told that a missing record
+    """docs/producer-variants.md; only with KIP-758's range is a producer sure that a missing record
     is in the log.
     """
     five, latest = found(harness, FIVE, seed), found(harness, LATEST, seed)

@@ -50,7 +50,7 @@ def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int) -> None:
 
 
 def test_transaction_version_2_fixes_a_late_end_txn() -> None:
-    """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn cannot be told
+    """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn differs in nothing
     from a new one. As many arrive late in both runs.
     """
     before, cured = (

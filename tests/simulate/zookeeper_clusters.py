@@ -45,7 +45,7 @@ class ZooKeeperHarness:
             seed=seed,
             settings=lag,
         )
-        self.simulation = Simulation(seed, run="story")
+        self.simulation = Simulation(seed, run="steps")
         self.cluster = SimulatedCluster(self.spec, self.simulation)
         self.host = self.simulation.add_host("client")
         self.bitten: list[str] = []

@@ -62,7 +62,7 @@ def test_a_fault_of_another_topic_or_client_changes_nothing(cluster: kraftsim.Cl
     mine, other = cluster.create_topic(), cluster.create_topic()
     with (
         cluster.inject_error("Produce", 6, topic=other) as first,
-        cluster.drop_request("Produce", client_id="nobody") as second,
+        cluster.drop_request("Produce", client_id="no-client") as second,
         cluster.disconnect("Produce", topic=mine, partition=7) as third,
         broker_client(cluster.bootstrap) as client,
     ):

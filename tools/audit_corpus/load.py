@@ -480,7 +480,7 @@ class Load:
     # --- consumers ------------------------------------------------------------------------------
 
     def consumer(self, group: str, **config: object) -> Consumer:
-        """Return a consumer of a group that commits when it is told to."""
+        """Return a consumer of a group that commits on request."""
         return Consumer(
             {
                 **QUIET,

@@ -41,14 +41,14 @@ def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
         spent += done.cpu_seconds
         if wanted & set(done.result.invariants_violated):
             drawn = scenario(scenario_name).faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
-            is_by_story = faults_of(scenario(scenario_name), seed, Mode.SIM) == drawn
+            is_by_scenario = faults_of(scenario(scenario_name), seed, Mode.SIM) == drawn
             caught_by = tuple(done.result.invariants_violated)
             return Hunt(
                 is_found=True,
                 seeds=number,
                 cpu_seconds=round(spent, 2),
                 caught_by=caught_by,
-                is_by_story=is_by_story,
+                is_by_scenario=is_by_scenario,
             )
         if done.result.outcome != "ok" and not SHOWS_AT_ONCE.issuperset(
             done.result.invariants_violated

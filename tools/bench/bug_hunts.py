@@ -22,7 +22,7 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int
     cpu_seconds: float
     caught_by: tuple[str, ...] = ()
-    is_by_story: bool = False
+    is_by_scenario: bool = False
     """Whether the seed that found the bug had only faults of the scenario's own schedule."""
 
 

@@ -93,7 +93,7 @@ def row(hunted: BugHunts) -> str:
     return (
         f"| `{hunted.bug}` | `{hunted.scenario}` | {len(found)} of {len(hunted.hunts)}"
         f" | {median(seeds):g} | {max(seeds)} | {median(spent):.1f} | {max(spent):.1f}"
-        f" | {sum(each.is_by_story for each in found)} | {best or 'nothing'} |"
+        f" | {sum(each.is_by_scenario for each in found)} | {best or 'nothing'} |"
     )
 
 

@@ -77,7 +77,7 @@ class ProbeConversation:
         self.peer = self.target.peer()
 
     def producer(self, client_name: str) -> Producer:
-        """Return a producer by its short name; the one called nobody has an id that was never
+        """Return a producer by its short name; the one called `nobody` has an id that was never
         allocated.
         """
         if client_name not in self.producers:

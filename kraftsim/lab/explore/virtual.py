@@ -167,7 +167,7 @@ def _run(
 ) -> str | None:
     """Return what aborted the run, or None."""
     try:
-        simulation.run_until(_story(request, stage), limit_s=limit_seconds)
+        simulation.run_until(_run_scenario(request, stage), limit_s=limit_seconds)
     except SimulationStopped as stopped:
         return None if simulation.violations else str(stopped)
     except (SimulationError, ScenarioFailed, TopicFailed, TimeoutError) as failure:
@@ -181,5 +181,5 @@ def _result_name(simulation: Simulation, trouble: str | None) -> str:
     return "ok" if trouble is None else "failed"
 
 
-async def _story(request: RunRequest, stage: ScenarioEnvironment) -> None:
+async def _run_scenario(request: RunRequest, stage: ScenarioEnvironment) -> None:
     await request.scenario.run(stage)

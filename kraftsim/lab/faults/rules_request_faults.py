@@ -3,9 +3,9 @@
 A `RequestFault` says which requests it is about (API, topic, partition, client, transactional id,
 group, node; the nth of them, and how many) and what becomes of them: an error instead of an answer,
 silence, a delay, a second execution, the end of the connection. `RequestRules` counts and decides;
-whoever has the bytes carries it out: a node of an embedded cluster
-(`kraftsim.cluster.request_tap`), or the proxy (`kraftsim.cluster.proxy.request_gate`). The error
-itself is made from the message definitions (`rules_error_responses`).
+a node of an embedded cluster (`kraftsim.cluster.request_tap`) or the proxy
+(`kraftsim.cluster.proxy.request_gate`) carries it out. The error itself is made from the message
+definitions (`rules_error_responses`).
 
 A request that is dropped, or whose reply is, silences its connection: TCP has no gaps, and a server
 that does not answer one request of a connection answers none behind it. The client gives up after

@@ -160,7 +160,7 @@ class Producer:
 
     def __init__(self, producer_id: int, scenario: Workload, batches: int, random: Random) -> None:
         self.producer_id = producer_id
-        self._story = scenario
+        self._scenario = scenario
         self._random = random
         self._batches = batches
         self._given = 0
@@ -176,7 +176,7 @@ class Producer:
     def transmit(self, partition: Partition, findings: Findings) -> None:
         """Fill the window, send it, and process the responses."""
         self._round += 1
-        scenario, random = self._story, self._random
+        scenario, random = self._scenario, self._random
         while len(self._window) < scenario.in_flight and self._given < self._batches:
             self._window.append(self._numbered(Sent(self._given, random.randint(1, RECORDS_MAX))))
             self._given += 1

@@ -1,4 +1,4 @@
-"""Faults of clocks: the wall clock is wrong, jumps or stands still, or both clocks drift.
+"""Faults of clocks: the wall clock is wrong, jumps or stops, or both clocks drift.
 
 Kafka uses the wall clock for timestamps of records, retention and the expiry of transactional ids,
 and the monotonic one for time-outs and sessions. Wrong clocks may expire something too early or too

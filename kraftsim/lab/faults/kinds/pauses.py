@@ -1,4 +1,4 @@
-"""Faults of time inside a process: it stands still for a while, or is slow, and does not notice.
+"""Faults of time inside a process: it is paused for a while, or is slow, and does not notice.
 
 Its clocks go on, its peers replace it, and then it continues where it was: a leader that acts on an
 epoch that is over, a broker whose registration is fenced, a client whose request has timed out.
