@@ -182,6 +182,18 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
     assert not named
 
 
+def test_no_test_counts_the_threads_of_the_process() -> None:
+    """A thread of an earlier test may end meanwhile: compare sets of threads instead."""
+    counted = [
+        name_of(file)
+        for file in python_files()
+        if room_of(file) == "tests"
+        and file != Path(__file__)
+        and "active_count(" in file.read_text()
+    ]
+    assert not counted, "use threading.enumerate(), and look for threads that are new"
+
+
 def test_sources_cite_only_public_references() -> None:
     """Sources are KIPs, tickets or classes of Apache Kafka, and no private documents."""
     private = re.compile(
