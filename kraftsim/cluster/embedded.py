@@ -242,7 +242,7 @@ class EmbeddedCluster:
         """
 
         async def add() -> int:
-            number = self._request_rules.add(fault)
+            number = self._request_rules.add(fault, self._loop.time() * 1000)
             self._on_hits[number] = on_hit
             return number
 

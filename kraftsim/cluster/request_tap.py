@@ -90,7 +90,7 @@ class RequestTap:
             client_id=head.client_id,
             body=partial(decode_request, head, frame),
         )
-        decided = self._rules.decide(request)
+        decided = self._rules.decide(request, self._loop.time() * 1000)
         if decided is None:
             return self._server.serve(head, frame, connection)
         take_effect = partial(self._on_effect, decided.number, decided.fault, request)

@@ -22,8 +22,8 @@ from kraftsim.lab.faults.rules_request_faults import (
     api_name,
     error_code_of,
     sender_of,
-    subjects_of,
 )
+from kraftsim.lab.faults.rules_request_subjects import subjects_of
 from kraftsim.server.call import Call, Closing, Encoded, Handler, NoAnswer
 from kraftsim.server.connection import ServerConnection
 from kraftsim.server.rules_authentication import ANONYMOUS
@@ -167,22 +167,22 @@ PRODUCE = int(ApiKey.PRODUCE)
 )
 def test_a_fault_is_about_what_it_names(match: dict[str, Any], fits: bool) -> None:
     rules = RequestRules()
-    rules.add(fault(**match))
+    rules.add(fault(**match), 0)
     request = seen(produce("orders", partition=3, name="payments"), "Produce", 9)
-    assert (rules.decide(request) is not None) == fits
+    assert (rules.decide(request, 0) is not None) == fits
     assert rules.is_empty == fits  # once, by default
 
 
 def test_a_topic_that_is_named_by_its_id_is_found() -> None:
     rules = RequestRules()
-    rules.add(fault(topic="orders", topic_id=(b"\7" * 16).hex()))
+    rules.add(fault(topic="orders", topic_id=(b"\7" * 16).hex()), 0)
     rows = [PartitionProduceData(index=0, records=None)]
     body = ProduceRequest(
         acks=1,
         timeout_ms=1,
         topic_data=[TopicProduceData(topic_id=b"\7" * 16, partition_data=rows)],
     )
-    assert rules.decide(seen(body, "Produce", 13)) is not None
+    assert rules.decide(seen(body, "Produce", 13), 0) is not None
 
 
 @pytest.mark.parametrize(
@@ -215,32 +215,35 @@ def test_what_a_request_names(
 
 def test_faults_begin_with_the_nth_request_and_end_after_some() -> None:
     rules = RequestRules()
-    number = rules.add(fault(nth=3, times=2))
-    decided = [rules.decide(seen(EndTxnRequest(), "EndTxn", 3)) for _ in range(6)]
+    number = rules.add(fault(nth=3, times=2), 0)
+    decided = [rules.decide(seen(EndTxnRequest(), "EndTxn", 3), 0) for _ in range(6)]
     assert [each is not None for each in decided] == [False, False, True, True, False, False]
     assert {each.number for each in decided if each is not None} == {number}
-    endless = rules.add(fault(times=None))
-    assert all(rules.decide(seen(EndTxnRequest(), "EndTxn", 3)) for _ in range(5))
+    endless = rules.add(fault(times=None), 0)
+    assert all(rules.decide(seen(EndTxnRequest(), "EndTxn", 3), 0) for _ in range(5))
     rules.remove(endless)
     assert rules.is_empty
 
 
 def test_requests_without_an_answer_have_no_fault_of_one() -> None:
     rules = RequestRules()
-    rules.add(fault(RequestAction.ERROR, error=1))
-    rules.add(fault(RequestAction.DROP, done=True))
-    assert rules.decide(seen(produce("a", acks=0), "Produce", 9)) is None
+    rules.add(fault(RequestAction.ERROR, error=1), 0)
+    rules.add(fault(RequestAction.DROP, done=True), 0)
+    assert rules.decide(seen(produce("a", acks=0), "Produce", 9), 0) is None
     assert (
-        rules.decide(seen(MetadataRequest(topics=None), "Metadata", 9, client_id="x")) is not None
+        rules.decide(seen(MetadataRequest(topics=None), "Metadata", 9, client_id="x"), 0)
+        is not None
     )
-    assert len([each for each in range(3) if rules.decide(seen(produce("a"), "Produce", 9))]) == 1
+    assert (
+        len([each for each in range(3) if rules.decide(seen(produce("a"), "Produce", 9), 0)]) == 1
+    )
 
 
 def test_an_error_that_an_answer_has_no_place_for_does_not_match() -> None:
     rules = RequestRules()
-    rules.add(fault(RequestAction.ERROR, error=1))
-    assert rules.decide(seen(MetadataRequest(topics=None), "Metadata", 9)) is None
-    assert rules.decide(seen(MetadataRequest(topics=None), "Metadata", 13)) is not None
+    rules.add(fault(RequestAction.ERROR, error=1), 0)
+    assert rules.decide(seen(MetadataRequest(topics=None), "Metadata", 9), 0) is None
+    assert rules.decide(seen(MetadataRequest(topics=None), "Metadata", 13), 0) is not None
 
 
 def test_nodes_and_kraftsim_itself_are_not_clients() -> None:
@@ -274,9 +277,11 @@ class Link:
     def __init__(self, *faults: RequestFault) -> None:
         self.rules = RequestRules()
         for each in faults:
-            self.rules.add(each)
+            self.rules.add(each, 0)
         self.at_node, self.at_client = bytearray(), bytearray()
         self.is_reset = False
+        self.ended: list[str] = []
+        self.now_ms = 0.0
         self.effects: list[str] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.copies: list[bytes] = []
@@ -290,6 +295,9 @@ class Link:
                 reset=self._reset,
                 copy=lambda frame, after_ms, on_answer: self.copies.append(frame),
                 later=lambda delay_ms, work: self.timers.append((delay_ms, work)),
+                end_requests=lambda: self.ended.append("requests"),
+                end_responses=lambda: self.ended.append("responses"),
+                now_ms=lambda: self.now_ms,
             ),
             on_effect=lambda number, fault, request: self.effects.append(str(fault)),
             client_ids={},

@@ -219,12 +219,18 @@ class Proxy:
                 to_node=requests.feed,
                 to_client=responses.feed,
                 reset=relay.reset,
+                end_requests=partial(requests.end, "eof"),
+                end_responses=partial(responses.end, "eof"),
                 copy=copy,
                 later=lambda delay_ms, work: self.loop.call_later(delay_ms / 1000, work),
+                now_ms=self._now_ms,
             ),
             on_effect=self._on_effect,
             client_ids=self._names_by_client_id,
         )
+
+    def _now_ms(self) -> float:
+        return self.loop.time() * 1000
 
     def _on_effect(self, number: int, fault: RequestFault, request: SeenRequest) -> None:
         notify = self._hits.get(number)
@@ -272,7 +278,7 @@ class Proxy:
             case InjectRequestFault(fault=fault):
                 if not self.judges_requests:
                     raise NotDone("this proxy carries out no faults of requests")
-                added = self._rules.add(fault)
+                added = self._rules.add(fault, self._now_ms())
                 self._hits[added] = notify
                 return Answer(id=number, number=added)
             case EndRequestFault(number=fault_number):

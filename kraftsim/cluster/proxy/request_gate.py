@@ -44,12 +44,18 @@ class GateActions:
     to_node: Callable[[bytes], None]
     to_client: Callable[[bytes], None]
     reset: Callable[[], None]
+    end_requests: Callable[[], None]
+    """Closes the direction to the node (FIN) once what was passed has left."""
+    end_responses: Callable[[], None]
+    """The same towards the client."""
     copy: Callable[[bytes, float, Callable[[], None]], None]
     """Sends a request to the node again on a connection of its own, so many ms later; calls back
     when it was answered.
     """
     later: Callable[[float, Callable[[], None]], object]
     """Calls back so many ms later."""
+    now_ms: Callable[[], float]
+    """The clock of the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ class RequestGate:
             client_id=head.client_id,
             body=partial(decode_request, head, frame[SIZE_BYTES:]),
         )
-        decided = self._rules.decide(request)
+        decided = self._rules.decide(request, self._actions.now_ms())
         if decided is None:
             self._forward(frame)
         else:

@@ -46,6 +46,7 @@ IN_SEVERAL_LISTS: Final = {"AlterUserScramCredentialsRequest": ("deletions", "up
 """Requests whose rows are those of several lists."""
 RESULTS: Final = ("leader_epoch", "log_start_offset")
 """Of a request what the client believes, of a row a result: not copied."""
+THROTTLE_TIME: Final = "throttle_time_ms"
 ENTITY: Final = "entity"
 BELOW_A_LEVEL: Final = {"AlterReplicaLogDirsRequest": "dirs"}
 """Requests with a level of rows that the response does not repeat."""
@@ -67,6 +68,12 @@ def error_response(api_key: int, api_version: int, request: Message, error: int)
             return None
     setattr(response, own, error)
     return cast(Message, response)
+
+
+def has_throttle_time(api_key: int, api_version: int) -> bool:
+    """Return whether the response of an API has throttle_time_ms in a version."""
+    layout = layout_of(registry.response_class(api_key), api_version)
+    return any(field.name == THROTTLE_TIME for field in layout.fields)
 
 
 def _own_error(layout: StructureLayout) -> str | None:
@@ -202,7 +209,7 @@ def _keys(element: StructureLayout) -> list[PresentField]:
         field
         for field in element.fields
         if not isinstance(field.type, ArrayLayout | StructureLayout)
-        and field.name not in (*ERROR_FIELDS, "error_message", "throttle_time_ms")
+        and field.name not in (*ERROR_FIELDS, "error_message", THROTTLE_TIME)
     ]
 
 

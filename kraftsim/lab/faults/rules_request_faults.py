@@ -1,29 +1,37 @@
 """Faults of requests, as rules without I/O: a request in, what becomes of it out.
 
-A `RequestFault` says which requests it is about (API, topic, partition, client, transactional id,
-group, node; the nth of them, and how many) and what becomes of them: an error instead of an answer,
-silence, a delay, a second execution, the end of the connection. `RequestRules` counts and decides;
-a node of an embedded cluster (`kraftsim.cluster.request_tap`) or the proxy
+A `RequestFault` says which requests it is about (API and versions, topic, partition, client,
+transactional id, group, node; from the nth of them on, how many, which share, how long) and what
+becomes of them: an error instead of an answer, silence, a delay, a second execution, a later place,
+fewer bytes, a throttle, the end of the connection. `RequestRules` counts and decides; a node of an
+embedded or simulated cluster (`kraftsim.cluster.request_tap`) or the proxy
 (`kraftsim.cluster.proxy.request_gate`) carries it out. The error itself is made from the message
-definitions (`rules_error_responses`).
+definitions (`rules_error_responses`); `request_fault_text` has the form in which people write one.
 
 A request that is dropped, or whose reply is, silences its connection: TCP has no gaps, and a server
 that does not answer one request of a connection answers none behind it. The client gives up after
 its request time-out and opens another connection.
+
+The rules read no clock and draw no random numbers: times are arguments, in ms of any clock that
+does not go back, and the share of the requests that a fault is about is a function of the seed and
+of their number. So the same requests get the same faults.
 Source: KAFKA-21074 (a fault proxy for Apache Kafka's tests).
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from fnmatch import fnmatchcase
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
-from kraftsim.lab.faults.rules_error_responses import error_response
+from kraftsim.lab.faults.rules_error_responses import error_response, has_throttle_time
+from kraftsim.lab.faults.rules_request_subjects import subjects_of
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import pascal_case
 from protocol.errors import ErrorCode
@@ -41,9 +49,12 @@ OWN_CLIENT_IDS: Final = tuple(
 """The client ids of these."""
 FETCHER: Final = re.compile(r"broker-(\d+)-fetcher-\d+")
 """The client id of a broker in connections to the leader of a partition that it replicates."""
-TRANSACTION_KEY: Final = 1
-"""The key type of FindCoordinator that asks for a transactional id."""
-NO_ID: Final = bytes(16)
+SIZE_FIELD_BYTES: Final = 4
+"""The size field of a frame, which `after_bytes` counts too."""
+RECENT_HITS: Final = 10
+"""So many of its last hits a status has."""
+FINISHED_KEPT: Final = 1000
+"""So many faults that are over a status has, the latest."""
 
 
 class RequestAction(Enum):
@@ -54,28 +65,74 @@ class RequestAction(Enum):
     DROP = "drop"
     """It, or its reply, does not arrive, and nothing behind it on its connection."""
     DELAY = "delay"
-    """It, or its reply, arrives later, and everything behind it on its connection."""
+    """It, or its reply, arrives `delay_ms` later, and everything behind it on its connection."""
     DUPLICATE = "duplicate"
-    """It is served twice; the answer to the copy is discarded."""
+    """It is served twice, the copy `delay_ms` later; the answer to the copy is discarded."""
     DISCONNECT = "disconnect"
-    """Its connection ends instead of an answer."""
+    """Its connection ends instead of an answer; with `after_bytes` the receiver (the node, or with
+    `done` the client) gets exactly so many bytes of the frame before.
+    """
+    REORDER = "reorder"
+    """It, or its reply, waits, and everything behind it on its connection, until `overtaken_by`
+    requests of its API, or replies to such, have passed at its node on other connections of the
+    fault's sender; `wait_ms` at most, if that is not 0.
+    """
+    TRUNCATE = "truncate"
+    """The frame ends after `after_bytes` bytes, and its size field says so: a well-formed frame with
+    a message that ends too early. The connection stays open. A shorter frame passes unchanged.
+    """
+    BLACKHOLE = "blackhole"
+    """The connections of its client carry nothing in either direction, present and future ones, and
+    stay open; what they hold is delivered when the fault ends. A fault that names neither API nor
+    subject is about all clients that match, at once.
+    """
+    THROTTLE = "throttle"
+    """With `throttle_ms` it is served, the answer has this throttle_time_ms (unless it has a longer
+    one), and the node reads no more of its connection for so long, as after a quota (KIP-219). With
+    `bytes_per_second` it, or its reply, takes as long as its bytes take at this rate.
+    """
+
+
+ANY_ACTION: Final = frozenset(RequestAction)
+MEANT_FOR: Final[Mapping[str, frozenset[RequestAction]]] = {
+    "done": ANY_ACTION - {RequestAction.ERROR, RequestAction.DUPLICATE, RequestAction.BLACKHOLE},
+    "error": frozenset({RequestAction.ERROR}),
+    "delay_ms": frozenset({RequestAction.DELAY, RequestAction.DUPLICATE}),
+    "wait_ms": frozenset({RequestAction.REORDER}),
+    "overtaken_by": frozenset({RequestAction.REORDER}),
+    "after_bytes": frozenset({RequestAction.DISCONNECT, RequestAction.TRUNCATE}),
+    "throttle_ms": frozenset({RequestAction.THROTTLE}),
+    "bytes_per_second": frozenset({RequestAction.THROTTLE}),
+}
+"""The actions that a field is for; all others are for any."""
 
 
 class RequestFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One fault: `action` for the `nth` request that matches, and for `times` of them from there on
-    (None: all). None in a field of the match means any.
+    (None: all); of those only for a `share`, 0 to 1, chosen by the seed. It ends by itself
+    `duration_ms` after it was added (None: not). None in a field of the match means any.
 
-    `client_id`, `transactional_id`, `group` and `node` may be patterns with `*`. A request that
-    names several topics or partitions matches if one of them does, and is treated as a whole.
-    `topic_id` is that of `topic`, as hex, for versions in which requests name the id alone.
+    `api` is the key of an API; `version_min` and `version_max` are the first and last version of
+    its requests. `client_id`, `transactional_id`, `group` and `node` may be patterns with `*`. A
+    request that names several topics or partitions matches if one of them does, and is treated as a
+    whole. `topic_id` is that of `topic`, as hex, for versions in which requests name the id alone.
     `sender` is CLIENTS, the name of a node, or None for any.
+
+    Raises ValueError for what makes no sense, such as a delay of 0 ms.
     """
 
     action: RequestAction
     done: bool = False
     error: int = 0
     delay_ms: float = 0
+    wait_ms: float = 0
+    overtaken_by: int = 1
+    after_bytes: int | None = None
+    throttle_ms: int = 0
+    bytes_per_second: int = 0
     api: int | None = None
+    version_min: int | None = None
+    version_max: int | None = None
     topic: str | None = None
     topic_id: str | None = None
     partition: int | None = None
@@ -86,21 +143,83 @@ class RequestFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     sender: str | None = CLIENTS
     nth: int = 1
     times: int | None = 1
+    share: float = 1
+    duration_ms: float | None = None
 
     def __post_init__(self) -> None:
+        _require_fields_of_action(self)
         if self.nth < 1 or (self.times is not None and self.times < 1):
             raise ValueError("nth and times count from 1")
-        if self.action is RequestAction.DELAY and self.delay_ms <= 0:
-            raise ValueError("a delay is longer than 0 ms")
+        if not 0 < self.share <= 1:
+            raise ValueError("share is above 0 and at most 1")
+        if self.duration_ms is not None and self.duration_ms <= 0:
+            raise ValueError("duration_ms is longer than 0 ms")
+        if self.api is not None:
+            ApiKey(self.api)
+        if self.version_min is not None or self.version_max is not None:
+            if self.api is None:
+                raise ValueError("a version needs its API")
+            if (self.version_min or 0) > (32767 if self.version_max is None else self.version_max):
+                raise ValueError("version_min is at most version_max")
+        if self.partition is not None and self.topic is None:
+            raise ValueError("a partition needs its topic")
 
     def __str__(self) -> str:
         """The fault in words, for events: `error CONCURRENT_TRANSACTIONS for EndTxn`."""
         what = self.action.value
         if self.action is RequestAction.ERROR:
-            what = f"{what} {_error_name(self.error)}"
-        elif self.action is not RequestAction.DUPLICATE:
-            what = f"{what} {'reply' if self.done else 'request'}"
+            what = f"{what} {error_name(self.error)}"
+        elif self.action not in (RequestAction.DUPLICATE, RequestAction.BLACKHOLE):
+            what = f"{what} {'reply' if self.done or self.throttle_ms else 'request'}"
         return f"{what} for {'any API' if self.api is None else api_name(self.api)}"
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it is a black hole for all clients that match, whatever they send."""
+        return (
+            self.action is RequestAction.BLACKHOLE
+            and self.api is None
+            and self.topic is None
+            and self.transactional_id is None
+            and self.group is None
+            and self.nth == 1
+            and self.share == 1
+        )
+
+
+def _require_fields_of_action(fault: RequestFault) -> None:
+    """Raise ValueError for a field that is not the action's, or lacks."""
+    action = fault.action
+    for name in MEANT_FOR:
+        is_given = getattr(fault, name) != _DEFAULTS[name]
+        if is_given and action not in MEANT_FOR[name]:
+            fitting = " and ".join(sorted(each.value for each in MEANT_FOR[name]))
+            raise ValueError(f"{name} is not for {action.value}: it is for {fitting}")
+    for name in ("delay_ms", "wait_ms", "throttle_ms", "bytes_per_second"):
+        if getattr(fault, name) < 0:
+            raise ValueError(f"{name} is not below 0")
+    match action:
+        case RequestAction.ERROR if fault.error == 0:
+            raise ValueError("NONE is no error: an error fault has the code of another one")
+        case RequestAction.DELAY if fault.delay_ms <= 0:
+            raise ValueError("a delay is longer than 0 ms")
+        case RequestAction.REORDER if fault.overtaken_by < 1:
+            raise ValueError("overtaken_by is 1 or more")
+        case RequestAction.TRUNCATE if fault.after_bytes is None:
+            raise ValueError("truncate needs after_bytes: how many bytes of the frame are left")
+        case RequestAction.TRUNCATE if (fault.after_bytes or 0) < SIZE_FIELD_BYTES:
+            raise ValueError(f"a truncated frame has its size field: {SIZE_FIELD_BYTES} bytes")
+        case RequestAction.DISCONNECT if (fault.after_bytes or 0) < 0:
+            raise ValueError("after_bytes is not below 0")
+        case RequestAction.THROTTLE if (fault.throttle_ms > 0) == (fault.bytes_per_second > 0):
+            raise ValueError("throttle needs one of throttle_ms and bytes_per_second")
+        case RequestAction.THROTTLE if fault.throttle_ms and fault.done:
+            raise ValueError("throttle_ms is always about the reply: leave out done")
+
+
+_DEFAULTS: Final = {
+    each.name: each.default for each in msgspec.structs.fields(RequestFault) if not each.required
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +259,21 @@ class RequestHit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.api} v{self.api_version} of client {self.client_id!r} at {self.node}"
 
 
+class RequestFaultStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault and what became of it: how many requests have matched, on how many it took effect,
+    the last of these (`recent_hits`, oldest first), and whether it is over.
+
+    One that is not over yet may still have no request to wait for: `matched` says so.
+    """
+
+    number: int
+    fault: RequestFault
+    matched: int
+    effects: int
+    is_over: bool
+    recent_hits: tuple[RequestHit, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """The fault that a request gets: the number of its rule; `answer` is the response of an
@@ -153,80 +287,294 @@ class Decided:
 
 @dataclass(eq=False, slots=True)
 class _Rule:
+    number: int
     fault: RequestFault
+    key: str
+    ends_ms: float | None
     matched: int = 0
-    left: int | None = None
+    decided: int = 0
+    effects: int = 0
+    hits: deque[RequestHit] = field(default_factory=lambda: deque(maxlen=RECENT_HITS))
+    caught: dict[str, None] = field(default_factory=dict)
+    """The client ids that a black hole has caught."""
+    on_over: dict[int, Callable[[], None]] = field(default_factory=dict)
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.fault.times is not None and self.decided >= self.fault.times
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A request, or reply, that others shall overtake."""
+
+    rule: _Rule
+    node: str
+    api_key: int
+    connection: object
+    left: int
+    then: Callable[[bool], None]
 
 
 @dataclass(eq=False, slots=True)
 class RequestRules:
-    """All faults of requests of a cluster."""
+    """All faults of requests of a cluster. `seed` chooses the requests of a fault with a share."""
 
-    _rules: dict[int, _Rule] = field(default_factory=dict)
+    seed: int = 0
+    _active: dict[int, _Rule] = field(default_factory=dict)
+    """Those that may still take effect on a request."""
+    _black_holes: dict[int, _Rule] = field(default_factory=dict)
+    _finished: dict[int, _Rule] = field(default_factory=dict)
+    _waiting: dict[int, _Waiting] = field(default_factory=dict)
     _next_number: int = 1
+    _next_call: int = 1
 
     @property
     def is_empty(self) -> bool:
-        """Whether no fault waits for a request."""
-        return not self._rules
+        """Whether no fault waits for a request, holds a connection, or a request for others."""
+        return not self._active and not self._black_holes and not self._waiting
+
+    @property
+    def has_black_holes(self) -> bool:
+        """Whether a fault may hold whole connections."""
+        return bool(self._black_holes)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a request waits until others have overtaken it: then `passed` is to be called."""
+        return bool(self._waiting)
 
     def may_concern(self, api_key: int) -> bool:
         """Return whether a fault is about requests of an API."""
-        return any(rule.fault.api in (None, api_key) for rule in self._rules.values())
+        return any(rule.fault.api in (None, api_key) for rule in self._active.values())
 
-    def add(self, fault: RequestFault) -> int:
-        """Add a fault; return its number."""
+    def add(self, fault: RequestFault, now_ms: float, *, key: str | None = None) -> int:
+        """Add a fault; return its number. The caller calls `expire` at the end of its duration.
+
+        `key` names its random numbers, by default its number does: a key that does not depend on
+        other faults keeps the choice when those are left out.
+        """
         number, self._next_number = self._next_number, self._next_number + 1
-        self._rules[number] = _Rule(fault, left=fault.times)
+        ends_ms = None if fault.duration_ms is None else now_ms + fault.duration_ms
+        rule = _Rule(number, fault, str(number) if key is None else key, ends_ms)
+        if fault.action is RequestAction.BLACKHOLE:
+            self._black_holes[number] = rule
+        if not fault.is_standing:
+            self._active[number] = rule
         return number
 
     def remove(self, number: int) -> None:
-        """Decide no more for a fault; nothing, if it is over."""
-        self._rules.pop(number, None)
+        """End a fault: it decides no more, and what it holds goes on. Nothing, if it is over."""
+        rule = self._active.pop(number, None) or self._black_holes.get(number)
+        self._black_holes.pop(number, None)
+        if rule is not None:
+            self._keep_finished(rule)
+        for each in [each for each, held in self._waiting.items() if held.rule.number == number]:
+            self._waiting.pop(each).then(False)
+        if rule is not None:
+            calls, rule.on_over = list(rule.on_over.values()), {}
+            for call in calls:
+                call()
 
     def clear(self) -> None:
-        """Remove all faults."""
-        self._rules.clear()
+        """End all faults."""
+        held = [waiting.rule.number for waiting in self._waiting.values()]
+        for number in list(dict.fromkeys((*self._active, *self._black_holes, *held))):
+            self.remove(number)
 
-    def decide(self, request: SeenRequest) -> Decided | None:
+    def expire(self, now_ms: float) -> None:
+        """End the faults whose duration is over."""
+        rules = {
+            **self._active,
+            **self._black_holes,
+            **{waiting.rule.number: waiting.rule for waiting in self._waiting.values()},
+        }
+        for number, rule in rules.items():
+            if _has_ended(rule, now_ms):
+                self.remove(number)
+
+    def status(self, now_ms: float) -> tuple[RequestFaultStatus, ...]:
+        """Return all faults in the order of their numbers, and the last 1,000 that are over."""
+        rules = {**self._finished, **self._active, **self._black_holes}
+        return tuple(
+            RequestFaultStatus(
+                number=number,
+                fault=rule.fault,
+                matched=rule.matched,
+                effects=rule.effects,
+                is_over=number in self._finished or _has_ended(rule, now_ms),
+                recent_hits=tuple(rule.hits),
+            )
+            for number, rule in sorted(rules.items())
+        )
+
+    def decide(self, request: SeenRequest, now_ms: float) -> Decided | None:
         """Count a request, and return the fault that it gets: the first that is due. None: it is
         served.
         """
         chosen = None
-        for number, rule in list(self._rules.items()):
-            answer = self._fits(rule.fault, request)
+        for number, rule in list(self._active.items()):
+            if _has_ended(rule, now_ms):
+                continue
+            answer = _fits(rule.fault, request)
             if answer is False:
                 continue
             rule.matched += 1
-            if chosen is None and rule.matched >= rule.fault.nth:
+            if chosen is None and rule.matched >= rule.fault.nth and self._chooses(rule):
                 chosen = Decided(number, rule.fault, None if answer is True else answer)
-                if rule.left is not None:
-                    rule.left -= 1
-                    if not rule.left:
-                        del self._rules[number]
+                rule.decided += 1
+                if rule.fault.action is RequestAction.BLACKHOLE:
+                    rule.caught[request.client_id or ""] = None
+                if rule.is_used_up:
+                    del self._active[number]
+                    if number not in self._black_holes:
+                        self._keep_finished(rule)
         return chosen
 
-    def _fits(self, fault: RequestFault, request: SeenRequest) -> Message | bool:
-        """Return whether a request matches; of an error its answer, if there is one."""
-        if (
-            fault.api not in (None, request.api_key)
-            or fault.sender not in (None, request.sender)
-            or not _is_like(request.node, fault.node)
-            or not _is_like(request.client_id or "", fault.client_id)
-        ):
-            return False
-        try:
-            return self._fits_body(fault, request)
-        except (MalformedMessage, ValueError, KeyError):
-            return False  # the node refuses it
+    def took_effect(self, number: int, hit: RequestHit) -> None:
+        """Count a request on which a fault took effect."""
+        rule = (
+            self._active.get(number) or self._black_holes.get(number) or self._finished.get(number)
+        )
+        if rule is not None:
+            rule.matched += rule.fault.is_standing
+            rule.effects += 1
+            rule.hits.append(hit)
 
-    def _fits_body(self, fault: RequestFault, request: SeenRequest) -> Message | bool:
-        if not (is_about(fault, request.body) and _has_answer(fault, request)):
-            return False
-        if fault.action is not RequestAction.ERROR:
+    # Black holes
+    # ----------------------------------------------------------------------------------------------
+
+    def black_hole_of(
+        self, node: str, sender: str, client_id: str | None, now_ms: float
+    ) -> int | None:
+        """Return the number of the fault that lets a connection to a node carry nothing; None if it
+        carries bytes. `client_id` is that of its last request.
+        """
+        for number, rule in self._black_holes.items():
+            if _has_ended(rule, now_ms) or not _is_from(rule.fault, node, sender, client_id):
+                continue
+            if rule.fault.is_standing or (client_id or "") in rule.caught:
+                return number
+        return None
+
+    def when_over(self, number: int, call: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when a fault ends, at once if it has; return what takes that back."""
+        rule = self._active.get(number) or self._black_holes.get(number)
+        if rule is None:
+            call()
+            return _nothing
+        key, self._next_call = self._next_call, self._next_call + 1
+        rule.on_over[key] = call
+
+        def take_back() -> None:
+            rule.on_over.pop(key, None)
+
+        return take_back
+
+    # Order
+    # ----------------------------------------------------------------------------------------------
+
+    def wait_for_others(
+        self, number: int, request: SeenRequest, connection: object, then: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        """Let a request, or its reply, wait until others of its API have passed at its node on
+        other connections: `then` is called with True; with False when the fault ends before.
+
+        Return what ends the wait without a call.
+        """
+        rule = self._active.get(number) or self._finished[number]
+        key, self._next_call = self._next_call, self._next_call + 1
+        self._waiting[key] = _Waiting(
+            rule, request.node, request.api_key, connection, rule.fault.overtaken_by, then
+        )
+
+        def give_up() -> None:
+            self._waiting.pop(key, None)
+
+        return give_up
+
+    def passed(
+        self, node: str, sender: str, api_key: int, connection: object, *, is_reply: bool
+    ) -> None:
+        """A request was handed to a node, or its reply to the client: it may have overtaken
+        others.
+        """
+        for key, waiting in list(self._waiting.items()):
+            fault = waiting.rule.fault
+            if (
+                fault.done == is_reply
+                and (waiting.node, waiting.api_key) == (node, api_key)
+                and fault.sender in (None, sender)
+                and waiting.connection is not connection
+                and key in self._waiting
+            ):
+                waiting.left -= 1
+                if not waiting.left:
+                    del self._waiting[key]
+                    waiting.then(True)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _chooses(self, rule: _Rule) -> bool:
+        share = rule.fault.share
+        if share >= 1:
             return True
-        answer = error_response(request.api_key, request.api_version, request.body(), fault.error)
-        return answer if answer is not None else False
+        digest = blake2b(f"{self.seed} {rule.key} {rule.matched}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) < share * 2**64
+
+    def _keep_finished(self, rule: _Rule) -> None:
+        self._finished[rule.number] = rule
+        while len(self._finished) > FINISHED_KEPT:
+            del self._finished[min(self._finished)]
+
+
+def _has_ended(rule: _Rule, now_ms: float) -> bool:
+    return rule.ends_ms is not None and now_ms >= rule.ends_ms
+
+
+def _nothing() -> None:
+    """Take nothing back."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Matching
+
+
+def _fits(fault: RequestFault, request: SeenRequest) -> Message | bool:
+    """Return whether a request matches; of an error its answer, if there is one."""
+    if (
+        fault.api not in (None, request.api_key)
+        or not _is_version(fault, request.api_version)
+        or not _is_from(fault, request.node, request.sender, request.client_id)
+    ):
+        return False
+    try:
+        return _fits_body(fault, request)
+    except (MalformedMessage, ValueError, KeyError):
+        return False  # the node refuses it
+
+
+def _is_from(fault: RequestFault, node: str, sender: str, client_id: str | None) -> bool:
+    return (
+        fault.sender in (None, sender)
+        and _is_like(node, fault.node)
+        and _is_like(client_id or "", fault.client_id)
+    )
+
+
+def _is_version(fault: RequestFault, version: int) -> bool:
+    return (fault.version_min is None or version >= fault.version_min) and (
+        fault.version_max is None or version <= fault.version_max
+    )
+
+
+def _fits_body(fault: RequestFault, request: SeenRequest) -> Message | bool:
+    if not (is_about(fault, request.body) and _has_answer(fault, request)):
+        return False
+    if fault.action is not RequestAction.ERROR:
+        return True
+    answer = error_response(request.api_key, request.api_version, request.body(), fault.error)
+    return answer if answer is not None else False
 
 
 def is_about(fault: RequestFault, body: Callable[[], Message]) -> bool:
@@ -257,110 +605,15 @@ def _is_like(name: str, pattern: str | None) -> bool:
 
 
 def _has_answer(fault: RequestFault, request: SeenRequest) -> bool:
-    """Return whether there is the answer that the fault is about: Produce with acks=0 has none."""
-    is_about_answer = fault.done or fault.action is RequestAction.ERROR
+    """Return whether there is the answer that the fault is about: Produce with acks=0 has none, and
+    some have no throttle time.
+    """
+    if fault.throttle_ms and not has_throttle_time(request.api_key, request.api_version):
+        return False
+    is_about_answer = fault.done or fault.throttle_ms or fault.action is RequestAction.ERROR
     if not is_about_answer or request.api_key != ApiKey.PRODUCE:
         return True
     return getattr(request.body(), "acks", ACKS_NONE) != ACKS_NONE
-
-
-# --------------------------------------------------------------------------------------------------
-# What a request names
-
-
-@dataclass(frozen=True, slots=True)
-class Subjects:
-    """What a request is about. A topic is its name, or its id where the request has only that; a
-    partition is None if the request names the whole topic.
-    """
-
-    partitions: list[tuple[str | bytes, int | None]] = field(default_factory=list)
-    transactional_ids: list[str] = field(default_factory=list)
-    groups: list[str] = field(default_factory=list)
-
-
-def subjects_of(body: Message) -> Subjects:
-    """Return what a request of any API names."""
-    found = Subjects()
-    _collect(body, found, in_topics=False)
-    return found
-
-
-def _collect(part: object, found: Subjects, *, in_topics: bool) -> None:
-    topic = _topic_of(part, in_topics=in_topics)
-    indexes = [] if topic is None else list(_indexes(part))
-    if topic is not None:
-        found.partitions.extend((topic, index) for index in indexes or (None,))
-    for name in _field_names(part):
-        value = getattr(part, name)
-        if isinstance(value, list):
-            _collect_list(name, value, found)
-        elif isinstance(value, str):
-            _collect_name(name, value, part, found)
-        elif _is_structure(value):
-            _collect(value, found, in_topics=False)
-
-
-def _collect_list(name: str, values: list[object], found: Subjects) -> None:
-    is_about_topics = "topic" in name
-    for value in values:
-        if _is_structure(value):
-            _collect(value, found, in_topics=is_about_topics)
-        elif isinstance(value, str):
-            if name in ("topic_names", "subscribed_topic_names"):
-                found.partitions.append((value, None))
-            elif name == "transactional_ids":
-                found.transactional_ids.append(value)
-            elif name in ("groups", "group_ids", "groups_names"):
-                found.groups.append(value)
-            elif name == "coordinator_keys":
-                found.groups.append(value)
-                found.transactional_ids.append(value)
-
-
-def _collect_name(name: str, value: str, part: object, found: Subjects) -> None:
-    if name.endswith("transactional_id"):
-        found.transactional_ids.append(value)
-    elif name == "group_id":
-        found.groups.append(value)
-    elif name == "key" and hasattr(part, "key_type"):  # FindCoordinator before version 4
-        is_transaction = part.key_type == TRANSACTION_KEY
-        (found.transactional_ids if is_transaction else found.groups).append(value)
-
-
-def _topic_of(part: object, *, in_topics: bool) -> str | bytes | None:
-    for name in ("topic", "topic_name", *(("name",) if in_topics else ())):
-        value = getattr(part, name, None)
-        if isinstance(value, str) and value:
-            return value
-    topic_id = getattr(part, "topic_id", NO_ID)
-    return topic_id if isinstance(topic_id, bytes) and topic_id != NO_ID else None
-
-
-def _indexes(part: object) -> Iterator[int]:
-    """Yield the partitions of a topic of a request."""
-    for name in _field_names(part):
-        value = getattr(part, name)
-        if name in ("partition", "partition_index") and isinstance(value, int):
-            yield value
-        elif "partition" in name and isinstance(value, list):
-            for each in value:
-                if isinstance(each, int):
-                    yield each
-                    continue
-                for key in ("partition_index", "partition", "index"):
-                    index = getattr(each, key, None)
-                    if isinstance(index, int):
-                        yield index
-                        break
-
-
-def _field_names(part: object) -> tuple[str, ...]:
-    return tuple(getattr(type(part), "__slots__", ()))
-
-
-def _is_structure(value: object) -> bool:
-    return "_tags" in _field_names(value)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -420,7 +673,8 @@ def error_code_of(error: str | int) -> int:
     raise ValueError(f"{error} is no error code of Kafka{_did_you_mean(near)}")
 
 
-def _error_name(error: int) -> str:
+def error_name(error: int) -> str:
+    """Return Kafka's name of an error code, or its number if it has none."""
     return next((code.name for code in ErrorCode if code == error), str(error))
 
 
