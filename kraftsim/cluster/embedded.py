@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -28,17 +27,13 @@ from kraftsim.cluster.readiness import (
     fetch_producer_ids,
     listeners_of,
 )
-from kraftsim.cluster.request_tap import RequestTap
+from kraftsim.cluster.request_tap import RequestTaps, node_client_ids
 from kraftsim.cluster.spec import ClusterSpec, Role, override
 from kraftsim.lab.faults.rules_request_faults import (
     RequestFault,
+    RequestFaultStatus,
     RequestHit,
-    RequestRules,
-    SeenRequest,
-    client_ids_of_node,
 )
-from kraftsim.server.broker import Broker
-from kraftsim.server.controller import Controller
 from kraftsim.server.tasks import report_unhandled_errors
 from kraftsim.world.real.runner import new_event_loop
 from kraftsim.world.real.world import RealClock, RealWorld
@@ -91,13 +86,6 @@ class EmbeddedCluster:
         self._is_durable = is_durable
         self._nodes: dict[str, RunningNode] = {}
         self._overrides: dict[str, dict[str, str]] = {}
-        self._request_rules = RequestRules()
-        self._on_hits: dict[int, Callable[[RequestHit], None]] = {}
-        self._client_ids = {
-            client_id: node.name
-            for node in spec.nodes()
-            for client_id in client_ids_of_node(node.node_id)
-        }
         self.proxy = (
             ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory)
             if spec.behind_proxy
@@ -106,6 +94,12 @@ class EmbeddedCluster:
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
         self._loop = new_event_loop()
+        self._request_taps = RequestTaps(
+            node_client_ids(spec),
+            seed=spec.seed or 0,
+            now_ms=lambda: self._loop.time() * 1000,
+            later=lambda delay_ms, work: self._loop.call_later(delay_ms / 1000, work),
+        )
         report_unhandled_errors(self._loop, self._mistakes.append)
         self._thread = threading.Thread(
             target=self._run_loop, name="kraftsim-embedded", daemon=True
@@ -242,9 +236,7 @@ class EmbeddedCluster:
         """
 
         async def add() -> int:
-            number = self._request_rules.add(fault, self._loop.time() * 1000)
-            self._on_hits[number] = on_hit
-            return number
+            return self._request_taps.add(fault, on_hit)
 
         return await asyncio.wrap_future(self._submit(add()))
 
@@ -252,9 +244,17 @@ class EmbeddedCluster:
         """End a fault of requests."""
 
         async def end() -> None:
-            self._request_rules.remove(number)
+            self._request_taps.remove(number)
 
         await asyncio.wrap_future(self._submit(end()))
+
+    async def request_faults(self) -> tuple[RequestFaultStatus, ...]:
+        """Return the faults of requests, and what became of them."""
+
+        async def look() -> tuple[RequestFaultStatus, ...]:
+            return self._request_taps.status()
+
+        return await asyncio.wrap_future(self._submit(look()))
 
     def is_down(self, name: str) -> bool:
         """Return whether a node was killed and not restarted."""
@@ -326,16 +326,7 @@ class EmbeddedCluster:
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns, is_durable=self._is_durable)
         node = build_node(config, world)
-        if isinstance(node, Broker | Controller):
-            node.put_in_front(
-                partial(
-                    RequestTap,
-                    node=name,
-                    rules=self._request_rules,
-                    client_ids=self._client_ids,
-                    on_effect=self._on_effect,
-                )
-            )
+        self._request_taps.follow(name, node, self._loop.call_soon)
         running = self._nodes[name] = RunningNode(node, world, asyncio.ensure_future(node.start()))
         try:
             await running.starting
@@ -344,9 +335,6 @@ class EmbeddedCluster:
                 raise
             return  # it was killed meanwhile: its resources are gone
         running.failing = asyncio.ensure_future(node.failed())
-
-    def _on_effect(self, number: int, fault: RequestFault, request: SeenRequest) -> None:
-        self._on_hits[number](RequestHit.of(request))
 
     async def _kill(self, name: str) -> None:
         running = self._forget(name)
@@ -386,6 +374,7 @@ class EmbeddedCluster:
             running.world.close()
 
     def _forget(self, name: str) -> RunningNode:
+        self._request_taps.forget(name)
         running = self._nodes.pop(name)
         if running.failing is not None:
             running.failing.cancel()

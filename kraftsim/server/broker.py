@@ -4,7 +4,7 @@ Source: kafka.server.BrokerServer.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -29,6 +29,7 @@ from kraftsim.server.call import Handler
 from kraftsim.server.client_quotas import ClientQuotas, throttled
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
+from kraftsim.server.connection import ServerConnection
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
@@ -234,8 +235,12 @@ class Broker:
         return self._listeners.bound
 
     def put_in_front(self, in_front: Callable[[FrameServer], FrameServer]) -> None:
-        """Put something between all connections and this node; before `start`."""
-        self._listeners.in_front = in_front
+        """Put something between all connections, present and future ones, and this node."""
+        self._listeners.put_in_front(in_front)
+
+    def connections(self) -> Iterable[ServerConnection]:
+        """Return the connections of all clients."""
+        return self._listeners.connections()
 
     async def start(self) -> None:
         """Bind the listeners, load the logs, and start to register.

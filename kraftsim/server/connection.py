@@ -144,7 +144,7 @@ class ServerConnection(asyncio.Protocol):
         self._serve_run = server.serve_run
         self._read_head = server.read_head
         self._serve_request = server.serve
-        self._server = server
+        self.server = server
         self._on_made, self._on_lost = on_made, on_lost
         self._idle_s = shell.config.connections_max_idle_ms / 1000
         self._inbox = Inbox(self.frame_bytes_max, shell.config.large_frame_bytes)
@@ -276,6 +276,18 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def deferred(self) -> Asked | None:
+        """The request whose response is deferred and not available yet."""
+        pending = self._pending
+        return None if pending is None or pending.answer is not None else self._pending_asked
+
+    def divert(self, through: Callable[[Deferred], Deferred]) -> None:
+        """Let the response that is deferred now pass through another one: for faults."""
+        assert self._pending is not None, "a response is deferred"
+        self._pending = through(self._pending)
+        self._pending.attach(self._on_answer)
+
     def emit(self, event: Event) -> None:
         """Emit an event of a request."""
         self._shell.world.emit(event)
@@ -295,6 +307,20 @@ class ServerConnection(asyncio.Protocol):
 
     # Interface for the dispatcher, while it serves a run
     # ------------------------------------------------------------------------------------
+
+    def serve_by(self, server: FrameServer) -> None:
+        """Let another server serve the frames from the next one on, behind the gate if there is
+        one.
+        """
+        self.server = server
+        if self.gate is not None:
+            self.gate.serve_by(server)
+        else:
+            self._serve_run, self._read_head, self._serve_request = (
+                server.serve_run,
+                server.read_head,
+                server.serve,
+            )
 
     def serve_through(self, gate: SaslGate) -> None:
         """Route all frames through an authentication gate."""
@@ -507,7 +533,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _instead(self, failed: Failed, asked: Asked, frame: bytes | None) -> Sequence[Chunk] | None:
         """Return UNKNOWN_SERVER_ERROR in the form of the API, or close this connection."""
-        chunks = answer_instead(failed, self._server, asked, frame, self)
+        chunks = answer_instead(failed, self.server, asked, frame, self)
         if chunks is None:
             self._refuse(asked, failed.reason)
         return chunks

@@ -11,7 +11,7 @@ KafkaRaftServer}.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kraftsim.catalogue import Catalogue
@@ -47,6 +47,7 @@ from kraftsim.server.call import Call, Handler
 from kraftsim.server.client_quotas import MutationQuotas, mute
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.connection import ServerConnection
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.events import NodeReady
@@ -314,8 +315,12 @@ class Controller:
         return self._listeners.bound
 
     def put_in_front(self, in_front: Callable[[FrameServer], FrameServer]) -> None:
-        """Put something between all connections and this node; before `start`."""
-        self._listeners.in_front = in_front
+        """Put something between all connections, present and future ones, and this node."""
+        self._listeners.put_in_front(in_front)
+
+    def connections(self) -> Iterable[ServerConnection]:
+        """Return the connections of all clients."""
+        return self._listeners.connections()
 
     async def start(self) -> None:
         """Recover the log, open the listener, and join the quorum.

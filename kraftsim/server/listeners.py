@@ -185,15 +185,28 @@ class Listeners:
         self.follow(BrokerSettings(static=static_settings(config.given)))
         self.bound: dict[str, ListenerEndpoint] = {}
         """Listener name -> bound endpoint (a port of 0 is replaced)."""
-        self.in_front: Callable[[FrameServer], FrameServer] | None = None
-        """Puts something between all connections and the node, such as the faults of requests of a
-        test; set before `open`.
-        """
+        self._server: FrameServer | None = None
+        """What serves all connections, once they are open."""
+        self._in_front: Callable[[FrameServer], FrameServer] | None = None
 
     @property
     def connection_count(self) -> int:
         """The number of connected clients."""
         return len(self._connections)
+
+    def connections(self) -> Iterable[ServerConnection]:
+        """Return the connections of all clients, in the order in which they were opened."""
+        return list(self._connections.values())
+
+    def put_in_front(self, in_front: Callable[[FrameServer], FrameServer]) -> None:
+        """Put something between all connections, present and future ones, and the node, such as
+        faults of requests.
+        """
+        self._in_front = in_front
+        if self._server is not None:
+            self._server = in_front(self._server)
+            for connection in self._connections.values():
+                connection.serve_by(self._server)
 
     def follow(self, settings: BrokerSettings) -> None:
         """Apply changed connection limits and creation rates."""
@@ -213,11 +226,10 @@ class Listeners:
 
         Raises ListenerError naming the listener; listeners opened before it are closed again.
         """
-        if self.in_front is not None:
-            server = self.in_front(server)
+        self._server = server if self._in_front is None else self._in_front(server)
         for endpoint in endpoints:
             try:
-                await self._open(endpoint, server)
+                await self._open(endpoint)
             except OSError as reason:
                 await self.close()
                 raise ListenerError(
@@ -243,11 +255,13 @@ class Listeners:
         for connection in list(self._connections.values()):
             connection.abort()
 
-    async def _open(self, endpoint: ListenerEndpoint, server: FrameServer) -> None:
+    async def _open(self, endpoint: ListenerEndpoint) -> None:
         loop = asyncio.get_running_loop()
         security = self._shell.security
 
         def accept() -> ServerConnection:
+            server = self._server
+            assert server is not None, "set by `open`"
             connection = ServerConnection(
                 self._shell, server, endpoint.listener, self._on_made, self._forget
             )
@@ -282,6 +296,8 @@ class Listeners:
         no connection follows.
         """
         self._connections[connection.number] = connection
+        if self._server is not None and connection.server is not self._server:
+            connection.serve_by(self._server)  # put in front during a TLS handshake
         self.admission.on_connection(connection)
 
     def _on_handshake_failed(self, listener: str, reason: str) -> None:

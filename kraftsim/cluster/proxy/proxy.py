@@ -95,7 +95,7 @@ class Proxy:
         self.random = stream(plan.seed, "proxy", 1, "jitter")
         self.follows_frames = plan.follows_frames
         self.judges_requests = plan.judges_requests
-        self._rules = RequestRules()
+        self._rules = RequestRules(plan.seed)
         self._hits: dict[int, Notify] = {}
         self.relays: dict[int, Relay] = {}
         names = self._node_names = frozenset(post.name for post in plan.posts)
@@ -280,6 +280,10 @@ class Proxy:
                     raise NotDone("this proxy carries out no faults of requests")
                 added = self._rules.add(fault, self._now_ms())
                 self._hits[added] = notify
+                if fault.duration_ms is not None:
+                    self.loop.call_later(
+                        fault.duration_ms / 1000, lambda: self._rules.expire(self._now_ms())
+                    )
                 return Answer(id=number, number=added)
             case EndRequestFault(number=fault_number):
                 self._rules.remove(fault_number)

@@ -4,7 +4,7 @@ Requests of APIs that no fault is about pass as bytes arrive; others are kept un
 because only the body says what they are about. A server answers the requests of a connection in
 order, and so does the gate: before it acts on a request it waits for the answers to all earlier
 ones, and what is behind it waits meanwhile. Requests that are not answered (Produce with acks=0) do
-not count.
+not count. A connection in a black hole carries nothing; what it holds passes when the fault ends.
 
 In an embedded cluster a node carries out the same rules (`kraftsim.cluster.request_tap`).
 """
@@ -15,17 +15,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from kraftsim.lab.faults.rules_error_responses import THROTTLE_TIME
 from kraftsim.lab.faults.rules_request_faults import (
+    CLIENTS,
     Decided,
     RequestAction,
     RequestFault,
+    RequestHit,
     RequestRules,
     SeenRequest,
     sender_of,
 )
 from protocol.api_keys import ApiKey
+from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import ACKS_NONE
-from protocol.requests import UnsupportedApi, decode_request, read_request_head, response_chunks
+from protocol.requests import (
+    UnsupportedApi,
+    decode_request,
+    decode_response,
+    read_request_head,
+    response_chunks,
+)
+from protocol.schema import Message
 
 REQUEST_HEAD: Final = struct.Struct(">ihhih")
 """Size, API key, version, correlation id, size of the client id."""
@@ -35,6 +46,8 @@ PRODUCE_HEAD_BYTES: Final = 70_000
 """So many bytes of a Produce have its `acks`, whatever its client id and transactional id."""
 FIRST_WITH_TRANSACTIONAL_ID, FIRST_FLEXIBLE_PRODUCE = 3, 9
 OnEffect = Callable[[int, RequestFault, SeenRequest], None]
+Effect = Callable[[], None]
+"""Counts and reports that a fault has taken effect."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +82,7 @@ class _Awaited:
 
 class RequestGate:
     """The faults of requests of one connection to a node. `source` is the node that has opened it;
-    empty for another client.
+    empty for another client. `topic_name` returns the name of a topic id, where that is known.
     """
 
     def __init__(
@@ -81,6 +94,7 @@ class RequestGate:
         actions: GateActions,
         on_effect: OnEffect,
         client_ids: Mapping[str, str],
+        topic_name: Callable[[bytes], str | None] | None = None,
     ) -> None:
         self._node = node
         self._source = source
@@ -88,10 +102,12 @@ class RequestGate:
         self._rules = rules
         self._actions = actions
         self._on_effect = on_effect
+        self._topic_name = topic_name
         self._requests = b""
         self._passing_request = 0
         """Bytes of the current request that pass as they arrive."""
-        self._unanswered: dict[int, None] = {}
+        self._unanswered: dict[int, int] = {}
+        """Correlation id -> API key."""
         self._ready: tuple[Decided, bytes, SeenRequest] | None = None
         """A request that waits for earlier answers."""
         self._is_held = False
@@ -100,6 +116,17 @@ class RequestGate:
         self._responses = b""
         self._passing_response = 0
         self._answering: int | None = None
+        self._last: tuple[int, int] | None = None
+        """API key and version of the last request, if there was one; it says who the client is."""
+        self._name = b""
+        self._client_id: str | None = None
+        self._sender = source or CLIENTS
+        self._black_hole: int | None = None
+        """The fault that lets the connection carry nothing now."""
+        self._kept_for_node = self._kept_for_client = b""
+        """What would have passed since then."""
+        self._forget: Callable[[], None] = _nothing
+        """Takes back what the rules would call."""
 
     def feed_request(self, data: bytes) -> None:
         """Take bytes of the client."""
@@ -111,10 +138,14 @@ class RequestGate:
         if self._is_silent:
             return
         self._responses += data
-        while self._responses and not self._is_silent and self._pass_response():
-            pass
+        self._pass_responses()
         self._act()
         self._go_on()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._is_silent = True
+        self._forget()
 
     # Requests
     # ----------------------------------------------------------------------------------------------
@@ -125,6 +156,7 @@ class RequestGate:
             and not self._is_held
             and not self._is_silent
             and self._ready is None
+            and not self._is_in_black_hole()
             and self._pass_request()
         ):
             self._act()
@@ -135,17 +167,22 @@ class RequestGate:
         if self._passing_request:
             part, self._requests = data[: self._passing_request], data[self._passing_request :]
             self._passing_request -= len(part)
-            self._actions.to_node(part)
+            self._to_node(part)
+            if not self._passing_request:
+                self._on_passed()
             return True
         if len(data) < REQUEST_HEAD.size:
             return False
-        size, api_key, version, correlation_id, _ = REQUEST_HEAD.unpack_from(data)
-        whole = SIZE_BYTES + size
-        if api_key == ApiKey.PRODUCE and len(data) < min(whole, PRODUCE_HEAD_BYTES):
+        size, api_key, version, correlation_id, name_bytes = REQUEST_HEAD.unpack_from(data)
+        whole, head_bytes = SIZE_BYTES + size, REQUEST_HEAD.size + max(0, name_bytes)
+        if len(data) < min(whole, PRODUCE_HEAD_BYTES if api_key == ApiKey.PRODUCE else head_bytes):
+            return False
+        self._seen(api_key, version, data[REQUEST_HEAD.size : head_bytes], is_null=name_bytes < 0)
+        if self._is_in_black_hole():
             return False
         if not self._rules.may_concern(api_key):
             if api_key != ApiKey.PRODUCE or acks_of(data, version) != ACKS_NONE:
-                self._unanswered[correlation_id] = None
+                self._unanswered[correlation_id] = api_key
             self._passing_request = whole
             return True
         if len(data) < whole:
@@ -154,71 +191,118 @@ class RequestGate:
         self._decide(frame)
         return True
 
+    def _seen(self, api_key: int, version: int, name: bytes, *, is_null: bool) -> None:
+        """Learn from the head of a request who the client is: that rarely changes."""
+        self._last = api_key, version
+        if name != self._name:
+            self._name = name
+            self._client_id = None if is_null else name.decode(errors="replace")
+            self._sender = self._source or sender_of(self._client_id, self._client_ids)
+
     def _decide(self, frame: bytes) -> None:
         try:
             head = read_request_head(frame[SIZE_BYTES:])
         except (UnsupportedApi, ValueError):
-            self._actions.to_node(frame)
+            self._to_node(frame)
             return
-        request = SeenRequest(
-            node=self._node,
-            sender=self._source or sender_of(head.client_id, self._client_ids),
-            api_key=head.api_key,
-            api_version=head.api_version,
-            client_id=head.client_id,
-            body=partial(decode_request, head, frame[SIZE_BYTES:]),
-        )
+        body = partial(decode_request, head, frame[SIZE_BYTES:])
+        request = self._request(head.api_key, head.api_version, body)
         decided = self._rules.decide(request, self._actions.now_ms())
         if decided is None:
+            self._forward(frame)
+        elif decided.fault.action is RequestAction.BLACKHOLE:
+            self._enter_black_hole(decided.number, request)
             self._forward(frame)
         else:
             self._ready = decided, frame, request
 
+    def _request(self, api_key: int, version: int, body: Callable[[], Message]) -> SeenRequest:
+        return SeenRequest(
+            node=self._node,
+            sender=self._sender,
+            api_key=api_key,
+            api_version=version,
+            client_id=self._client_id,
+            body=body,
+            topic_name=self._topic_name,
+        )
+
     def _forward(self, frame: bytes) -> None:
         _, api_key, version, correlation_id, _ = REQUEST_HEAD.unpack_from(frame)
         if api_key != ApiKey.PRODUCE or acks_of(frame, version) != ACKS_NONE:
-            self._unanswered[correlation_id] = None
-        self._actions.to_node(frame)
+            self._unanswered[correlation_id] = api_key
+        self._to_node(frame)
+        self._on_passed()
 
     def _act(self) -> None:
         """Carry out the fault of a request, once all earlier requests are answered."""
-        if self._ready is None or self._unanswered or self._is_silent:
+        if (
+            self._ready is None
+            or self._unanswered
+            or self._is_silent
+            or self._black_hole is not None
+        ):
             return
         (decided, frame, request), self._ready = self._ready, None
-        fault = decided.fault
         _, _, _, correlation_id, _ = REQUEST_HEAD.unpack_from(frame)
-        take_effect = partial(self._on_effect, decided.number, fault, request)
-        if fault.done:
+        if decided.fault.done or decided.fault.throttle_ms:
             self._awaited = _Awaited(correlation_id, decided, request)
             self._is_held = True
             self._forward(frame)
-            return
+        else:
+            self._act_on_request(decided, frame, request, correlation_id)
+
+    def _act_on_request(
+        self, decided: Decided, frame: bytes, request: SeenRequest, correlation_id: int
+    ) -> None:
+        fault = decided.fault
+        take_effect = partial(self._take_effect, decided.number, request)
         match fault.action:
             case RequestAction.ERROR:
                 assert decided.answer is not None, "a request without an answer does not match"
                 take_effect()
-                self._actions.to_client(
-                    b"".join(
-                        response_chunks(
-                            request.api_key, request.api_version, correlation_id, decided.answer
-                        )
-                    )
-                )
+                self._to_client(_reply_of(request, correlation_id, decided.answer))
             case RequestAction.DROP:
                 take_effect()
                 self._is_silent = True
             case RequestAction.DELAY:
+                self._hold_request(fault.delay_ms, frame, take_effect)
+            case RequestAction.THROTTLE:
+                self._hold_request(len(frame) * 1000 / fault.bytes_per_second, frame, take_effect)
+            case RequestAction.REORDER:
                 self._is_held = True
-                self._actions.later(fault.delay_ms, lambda: self._release(frame, take_effect))
+                self._wait_for_others(
+                    decided, request, lambda effect: self._release(frame, effect), take_effect
+                )
             case RequestAction.DUPLICATE:
                 self._forward(frame)
                 self._actions.copy(frame, fault.delay_ms, take_effect)
+            case RequestAction.TRUNCATE:
+                left = _truncated(frame, fault)
+                if left is not None:
+                    take_effect()
+                    self._unanswered[correlation_id] = request.api_key
+                    self._to_node(left)
+                else:
+                    self._forward(frame)
             case RequestAction.DISCONNECT:
                 take_effect()
                 self._is_silent = True
-                self._actions.reset()
+                if fault.after_bytes is None:
+                    self._actions.reset()
+                else:
+                    self._to_node(frame[: fault.after_bytes])
+                    self._actions.end_requests()
+            case RequestAction.BLACKHOLE:
+                raise AssertionError("decided at once")
 
-    def _release(self, frame: bytes, take_effect: Callable[[], None]) -> None:
+    def _hold_request(self, delay_ms: float, frame: bytes, take_effect: Effect) -> None:
+        self._is_held = True
+        self._actions.later(delay_ms, lambda: self._release(frame, take_effect))
+
+    def _release(self, frame: bytes, take_effect: Effect) -> None:
+        if self._is_silent:
+            return
         take_effect()
         self._is_held = False
         self._forward(frame)
@@ -227,14 +311,23 @@ class RequestGate:
     # Answers
     # ----------------------------------------------------------------------------------------------
 
+    def _pass_responses(self) -> None:
+        while (
+            self._responses
+            and not self._is_silent
+            and not self._is_in_black_hole()
+            and self._pass_response()
+        ):
+            pass
+
     def _pass_response(self) -> bool:
         data = self._responses
         if self._passing_response:
             part, self._responses = data[: self._passing_response], data[self._passing_response :]
             self._passing_response -= len(part)
-            self._actions.to_client(part)
+            self._to_client(part)
             if not self._passing_response and self._answering is not None:
-                self._unanswered.pop(self._answering, None)
+                self._on_answered(self._answering)
             return True
         if len(data) < RESPONSE_HEAD.size:
             return False
@@ -252,21 +345,202 @@ class RequestGate:
 
     def _on_awaited(self, awaited: _Awaited, frame: bytes) -> None:
         self._awaited = None
-        fault = awaited.decided.fault
-        take_effect = partial(self._on_effect, awaited.decided.number, fault, awaited.request)
-        if fault.action is RequestAction.DELAY:
-            self._actions.later(fault.delay_ms, lambda: self._answer_late(frame, take_effect))
+        fault, request = awaited.decided.fault, awaited.request
+        take_effect = partial(self._take_effect, awaited.decided.number, request)
+        match fault.action:
+            case RequestAction.DELAY:
+                self._hold_reply(fault.delay_ms, frame, request, take_effect)
+            case RequestAction.THROTTLE if fault.bytes_per_second:
+                delay_ms = len(frame) * 1000 / fault.bytes_per_second
+                self._hold_reply(delay_ms, frame, request, take_effect)
+            case RequestAction.THROTTLE:
+                changed = _with_throttle_time(request, frame, fault.throttle_ms)
+                if changed is None:
+                    self._answer(frame, request)
+                    return
+                take_effect()
+                self._to_client(changed)
+                self._passes(request.api_key, is_reply=True)
+                self._actions.later(fault.throttle_ms, self._unmute)
+            case RequestAction.REORDER:
+                self._wait_for_others(
+                    awaited.decided,
+                    request,
+                    lambda effect: self._answer_late(frame, request, effect),
+                    take_effect,
+                )
+            case RequestAction.TRUNCATE:
+                left = _truncated(frame, fault)
+                if left is not None:
+                    take_effect()
+                self._answer(frame if left is None else left, request)
+            case RequestAction.DISCONNECT if fault.after_bytes is not None:
+                take_effect()
+                self._is_silent = True
+                self._to_client(frame[: fault.after_bytes])
+                self._actions.end_responses()
+            case RequestAction.DISCONNECT:
+                take_effect()
+                self._is_silent = True
+                self._actions.reset()
+            case _:  # dropped
+                take_effect()
+                self._is_silent = True
+
+    def _hold_reply(
+        self, delay_ms: float, frame: bytes, request: SeenRequest, take_effect: Effect
+    ) -> None:
+        self._actions.later(delay_ms, lambda: self._answer_late(frame, request, take_effect))
+
+    def _answer_late(self, frame: bytes, request: SeenRequest, take_effect: Effect) -> None:
+        if self._is_silent:
             return
         take_effect()
-        self._is_silent = True
-        if fault.action is RequestAction.DISCONNECT:
-            self._actions.reset()
+        self._answer(frame, request)
+        self._go_on()
 
-    def _answer_late(self, frame: bytes, take_effect: Callable[[], None]) -> None:
-        take_effect()
-        self._actions.to_client(frame)
+    def _answer(self, frame: bytes, request: SeenRequest) -> None:
+        self._is_held = False
+        self._to_client(frame)
+        self._passes(request.api_key, is_reply=True)
+
+    def _unmute(self) -> None:
         self._is_held = False
         self._go_on()
+
+    # Order
+    # ----------------------------------------------------------------------------------------------
+
+    def _wait_for_others(
+        self,
+        decided: Decided,
+        request: SeenRequest,
+        go_on: Callable[[Effect], None],
+        take_effect: Effect,
+    ) -> None:
+        """Go on when others have passed, when it has waited for long enough, or when the fault
+        ends; only the first is an effect.
+        """
+        is_due = False
+
+        def due(is_overtaken: bool) -> None:
+            nonlocal is_due
+            if not is_due:
+                is_due = True
+                self._forget()
+                self._forget = _nothing
+                go_on(take_effect if is_overtaken else _nothing)
+
+        self._forget = self._rules.wait_for_others(decided.number, request, self, due)
+        if decided.fault.wait_ms:
+            self._actions.later(decided.fault.wait_ms, lambda: due(False))
+
+    def _on_passed(self) -> None:
+        """A request was handed to the node."""
+        if self._last is not None:
+            self._passes(self._last[0], is_reply=False)
+
+    def _on_answered(self, correlation_id: int) -> None:
+        """An answer was handed to the client."""
+        api_key = self._unanswered.pop(correlation_id, None)
+        if api_key is not None:
+            self._passes(api_key, is_reply=True)
+
+    def _passes(self, api_key: int, *, is_reply: bool) -> None:
+        if self._rules.has_waiting:
+            self._rules.passed(self._node, self._sender, api_key, self, is_reply=is_reply)
+
+    # Black holes
+    # ----------------------------------------------------------------------------------------------
+
+    def _is_in_black_hole(self) -> bool:
+        """Return whether the connection carries nothing; called when there is something."""
+        if self._black_hole is None and self._rules.has_black_holes and self._last is not None:
+            number = self._rules.black_hole_of(
+                self._node, self._sender, self._client_id, self._actions.now_ms()
+            )
+            if number is not None:
+                self._enter_black_hole(number, self._request(*self._last, _not_kept))
+        return self._black_hole is not None
+
+    def _enter_black_hole(self, number: int, request: SeenRequest) -> None:
+        self._black_hole = number
+        self._take_effect(number, request)
+        forget, before = self._rules.when_over(number, self._leave_black_hole), self._forget
+
+        def forget_both() -> None:
+            forget()
+            before()
+
+        self._forget = forget_both
+
+    def _leave_black_hole(self) -> None:
+        self._black_hole = None
+        for_client, self._kept_for_client = self._kept_for_client, b""
+        for_node, self._kept_for_node = self._kept_for_node, b""
+        if self._is_silent:
+            return
+        if for_client:
+            self._to_client(for_client)
+        if for_node:
+            self._to_node(for_node)
+        self._pass_responses()
+        self._act()
+        self._go_on()
+
+    def _to_node(self, data: bytes) -> None:
+        if self._black_hole is None:
+            self._actions.to_node(data)
+        else:
+            self._kept_for_node += data
+
+    def _to_client(self, data: bytes) -> None:
+        if self._black_hole is None:
+            self._actions.to_client(data)
+        else:
+            self._kept_for_client += data
+
+    def _take_effect(self, number: int, request: SeenRequest) -> None:
+        self._rules.took_effect(number, RequestHit.of(request))
+        fault = self._rules.fault_of(number)
+        if fault is not None:
+            self._on_effect(number, fault, request)
+
+
+def _nothing() -> None:
+    """Take nothing back, and have no effect."""
+
+
+def _not_kept() -> Message:
+    raise MalformedMessage(None, None, "", "the body of a request that was served is not kept")
+
+
+def _reply_of(request: SeenRequest, correlation_id: int, answer: Message) -> bytes:
+    return b"".join(response_chunks(request.api_key, request.api_version, correlation_id, answer))
+
+
+def _truncated(frame: bytes, fault: RequestFault) -> bytes | None:
+    """Return the beginning of a frame as a frame; None if it is not longer than that."""
+    left_bytes = fault.after_bytes or 0
+    if len(frame) <= left_bytes:
+        return None
+    return (left_bytes - SIZE_BYTES).to_bytes(SIZE_BYTES) + frame[SIZE_BYTES:left_bytes]
+
+
+def _with_throttle_time(request: SeenRequest, frame: bytes, throttle_ms: int) -> bytes | None:
+    """Return an answer with another throttle time; None for one that does not follow its version,
+    such as that of ApiVersions in a version that the node does not know.
+    """
+    try:
+        correlation_id, answer = decode_response(
+            request.api_key, request.api_version, frame[SIZE_BYTES:]
+        )
+    except ValueError:
+        return None
+    if _reply_of(request, correlation_id, answer) != frame:
+        return None
+    setattr(answer, THROTTLE_TIME, max(throttle_ms, getattr(answer, THROTTLE_TIME)))
+    return _reply_of(request, correlation_id, answer)
 
 
 def acks_of(frame: bytes, version: int) -> int | None:

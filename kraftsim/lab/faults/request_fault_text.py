@@ -7,8 +7,8 @@
     OPTION  := once | version=N, N.., ..N or N..M | FIELD=VALUE
 
 FIELD is a field of `RequestFault`; `times=all` is no limit, and `sender=any` any sender. A value
-with blanks is quoted as in a shell. The same form is read by the command line, by the HTTP control,
-by scenarios and replays, and by tests; `request_fault_text` prints what `parse_request_fault` reads.
+with blanks is quoted as in a shell. The command line, the HTTP control, scenarios, replays and
+tests read the same form; `request_fault_text` prints what `parse_request_fault` reads.
 """
 
 import re

@@ -51,6 +51,10 @@ FETCHER: Final = re.compile(r"broker-(\d+)-fetcher-\d+")
 """The client id of a broker in connections to the leader of a partition that it replicates."""
 SIZE_FIELD_BYTES: Final = 4
 """The size field of a frame, which `after_bytes` counts too."""
+TRUNCATED_BYTES_MIN: Final = 8
+"""The least that is left of a truncated frame: its size field, and the correlation id of a reply,
+or API and version of a request.
+"""
 RECENT_HITS: Final = 10
 """So many of its last hits a status has."""
 FINISHED_KEPT: Final = 1000
@@ -70,7 +74,7 @@ class RequestAction(Enum):
     """It is served twice, the copy `delay_ms` later; the answer to the copy is discarded."""
     DISCONNECT = "disconnect"
     """Its connection ends instead of an answer; with `after_bytes` the receiver (the node, or with
-    `done` the client) gets exactly so many bytes of the frame before.
+    `done` the client) gets exactly so many bytes of the frame before, or all if it has fewer.
     """
     REORDER = "reorder"
     """It, or its reply, waits, and everything behind it on its connection, until `overtaken_by`
@@ -78,8 +82,8 @@ class RequestAction(Enum):
     fault's sender; `wait_ms` at most, if that is not 0.
     """
     TRUNCATE = "truncate"
-    """The frame ends after `after_bytes` bytes, and its size field says so: a well-formed frame with
-    a message that ends too early. The connection stays open. A shorter frame passes unchanged.
+    """The frame ends after `after_bytes` bytes, and its size field says so: a message that ends too
+    early in a frame that is whole. The connection stays open. A shorter frame passes unchanged.
     """
     BLACKHOLE = "blackhole"
     """The connections of its client carry nothing in either direction, present and future ones, and
@@ -207,8 +211,8 @@ def _require_fields_of_action(fault: RequestFault) -> None:
             raise ValueError("overtaken_by is 1 or more")
         case RequestAction.TRUNCATE if fault.after_bytes is None:
             raise ValueError("truncate needs after_bytes: how many bytes of the frame are left")
-        case RequestAction.TRUNCATE if (fault.after_bytes or 0) < SIZE_FIELD_BYTES:
-            raise ValueError(f"a truncated frame has its size field: {SIZE_FIELD_BYTES} bytes")
+        case RequestAction.TRUNCATE if (fault.after_bytes or 0) < TRUNCATED_BYTES_MIN:
+            raise ValueError(f"a truncated frame has {TRUNCATED_BYTES_MIN} bytes or more")
         case RequestAction.DISCONNECT if (fault.after_bytes or 0) < 0:
             raise ValueError("after_bytes is not below 0")
         case RequestAction.THROTTLE if (fault.throttle_ms > 0) == (fault.bytes_per_second > 0):
@@ -235,6 +239,10 @@ class SeenRequest:
     api_version: int
     client_id: str | None
     body: Callable[[], Message]
+    topic_name: Callable[[bytes], str | None] | None = None
+    """Returns the name of a topic id, where the names are known; else `topic_id` of the fault is
+    compared.
+    """
 
 
 class RequestHit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -297,7 +305,7 @@ class _Rule:
     hits: deque[RequestHit] = field(default_factory=lambda: deque(maxlen=RECENT_HITS))
     caught: dict[str, None] = field(default_factory=dict)
     """The client ids that a black hole has caught."""
-    on_over: dict[int, Callable[[], None]] = field(default_factory=dict)
+    on_over: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     @property
     def is_used_up(self) -> bool:
@@ -313,14 +321,17 @@ class _Waiting:
     api_key: int
     connection: object
     left: int
-    then: Callable[[bool], None]
+    then: Callable[[bool], object]
 
 
 @dataclass(eq=False, slots=True)
 class RequestRules:
-    """All faults of requests of a cluster. `seed` chooses the requests of a fault with a share."""
+    """All faults of requests of a cluster. `seed` chooses the requests of a fault with a share;
+    `on_black_hole` is called with the number of a fault that begins to hold connections.
+    """
 
     seed: int = 0
+    on_black_hole: Callable[[int], None] | None = None
     _active: dict[int, _Rule] = field(default_factory=dict)
     """Those that may still take effect on a request."""
     _black_holes: dict[int, _Rule] = field(default_factory=dict)
@@ -361,6 +372,8 @@ class RequestRules:
             self._black_holes[number] = rule
         if not fault.is_standing:
             self._active[number] = rule
+        elif self.on_black_hole is not None:
+            self.on_black_hole(number)
         return number
 
     def remove(self, number: int) -> None:
@@ -375,6 +388,11 @@ class RequestRules:
             calls, rule.on_over = list(rule.on_over.values()), {}
             for call in calls:
                 call()
+
+    def fault_of(self, number: int) -> RequestFault | None:
+        """Return the fault with a number; None if there is none, or it was over long ago."""
+        rule = self._rule(number)
+        return None if rule is None else rule.fault
 
     def clear(self) -> None:
         """End all faults."""
@@ -425,6 +443,8 @@ class RequestRules:
                 rule.decided += 1
                 if rule.fault.action is RequestAction.BLACKHOLE:
                     rule.caught[request.client_id or ""] = None
+                    if self.on_black_hole is not None:
+                        self.on_black_hole(number)
                 if rule.is_used_up:
                     del self._active[number]
                     if number not in self._black_holes:
@@ -433,9 +453,7 @@ class RequestRules:
 
     def took_effect(self, number: int, hit: RequestHit) -> None:
         """Count a request on which a fault took effect."""
-        rule = (
-            self._active.get(number) or self._black_holes.get(number) or self._finished.get(number)
-        )
+        rule = self._rule(number)
         if rule is not None:
             rule.matched += rule.fault.is_standing
             rule.effects += 1
@@ -457,7 +475,7 @@ class RequestRules:
                 return number
         return None
 
-    def when_over(self, number: int, call: Callable[[], None]) -> Callable[[], None]:
+    def when_over(self, number: int, call: Callable[[], object]) -> Callable[[], None]:
         """Call a function when a fault ends, at once if it has; return what takes that back."""
         rule = self._active.get(number) or self._black_holes.get(number)
         if rule is None:
@@ -475,7 +493,7 @@ class RequestRules:
     # ----------------------------------------------------------------------------------------------
 
     def wait_for_others(
-        self, number: int, request: SeenRequest, connection: object, then: Callable[[bool], None]
+        self, number: int, request: SeenRequest, connection: object, then: Callable[[bool], object]
     ) -> Callable[[], None]:
         """Let a request, or its reply, wait until others of its API have passed at its node on
         other connections: `then` is called with True; with False when the fault ends before.
@@ -514,6 +532,11 @@ class RequestRules:
                     waiting.then(True)
 
     # ----------------------------------------------------------------------------------------------
+
+    def _rule(self, number: int) -> _Rule | None:
+        return (
+            self._active.get(number) or self._black_holes.get(number) or self._finished.get(number)
+        )
 
     def _chooses(self, rule: _Rule) -> bool:
         share = rule.fault.share
@@ -569,7 +592,7 @@ def _is_version(fault: RequestFault, version: int) -> bool:
 
 
 def _fits_body(fault: RequestFault, request: SeenRequest) -> Message | bool:
-    if not (is_about(fault, request.body) and _has_answer(fault, request)):
+    if not (is_about(fault, request.body, request.topic_name) and _has_answer(fault, request)):
         return False
     if fault.action is not RequestAction.ERROR:
         return True
@@ -577,13 +600,18 @@ def _fits_body(fault: RequestFault, request: SeenRequest) -> Message | bool:
     return answer if answer is not None else False
 
 
-def is_about(fault: RequestFault, body: Callable[[], Message]) -> bool:
+def is_about(
+    fault: RequestFault,
+    body: Callable[[], Message],
+    topic_name: Callable[[bytes], str | None] | None = None,
+) -> bool:
     """Return whether a request names what a fault is about."""
     if fault.topic is None and fault.transactional_id is None and fault.group is None:
         return True
     subjects = subjects_of(body())
     if fault.topic is not None and not any(
-        _is_topic(topic, fault) and (fault.partition in (None, partition) or partition is None)
+        _is_topic(topic, fault, topic_name)
+        and (fault.partition in (None, partition) or partition is None)
         for topic, partition in subjects.partitions
     ):
         return False
@@ -592,8 +620,14 @@ def is_about(fault: RequestFault, body: Callable[[], Message]) -> bool:
     )
 
 
-def _is_topic(topic: str | bytes, fault: RequestFault) -> bool:
-    return topic.hex() == fault.topic_id if isinstance(topic, bytes) else topic == fault.topic
+def _is_topic(
+    topic: str | bytes, fault: RequestFault, topic_name: Callable[[bytes], str | None] | None
+) -> bool:
+    if isinstance(topic, str):
+        return topic == fault.topic
+    return topic.hex() == fault.topic_id or (
+        topic_name is not None and topic_name(topic) == fault.topic
+    )
 
 
 def _one_is_like(names: list[str], pattern: str | None) -> bool:

@@ -1,7 +1,7 @@
 """What a request names: topics and partitions, transactional ids, groups.
 
-It is read from the fields of a decoded request of any API, by their names: Kafka's messages have few
-names for the same thing. Faults of requests (`rules_request_faults`) match by it.
+It is read from the fields of a decoded request of any API, by their names: Kafka's messages have
+few names for the same thing. Faults of requests (`rules_request_faults`) match by it.
 """
 
 from collections.abc import Iterator

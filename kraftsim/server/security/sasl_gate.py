@@ -78,6 +78,10 @@ class SaslGate:
         self._expires_at: float | None = None
         self._next_reauthentication_s = 0.0
 
+    def serve_by(self, server: FrameServer) -> None:
+        """Pass requests of authenticated clients to another server from now on."""
+        self._server = server
+
     def serve_run(
         self, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
