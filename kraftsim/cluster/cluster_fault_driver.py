@@ -3,15 +3,26 @@ aborts of embedded nodes, and requests to the proxy.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from kraftsim.cluster.administration import leader_of, wait_until_missed
+from msgspec import structs
+
+from kraftsim.cluster.administration import leader_of, topic_id_of, wait_until_missed
+from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.proxy.control import Held, ProxyClient
 from kraftsim.cluster.proxy.process import ProxyProcess
+from kraftsim.cluster.readiness import listeners_of
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.lab.faults.field import BELIEVER_ANY, KILL_AFTER_MS, Condition, Effect, Link, Watch
+from kraftsim.lab.faults.rules_request_faults import (
+    RequestFault,
+    RequestFaultStatus,
+    RequestHit,
+)
+
+NO_FAULT = 0
 
 
 class NoProxy(RuntimeError):
@@ -181,6 +192,51 @@ class ClusterFaultDriver:
         Raises NoProxy.
         """
         return await (await self.door()).halve(links, believer=believer, gone=gone)
+
+    async def begin_request_fault(
+        self, fault: RequestFault, on_hit: Callable[[RequestHit], None]
+    ) -> int:
+        """Add a fault of requests, and return its number; `on_hit` is called for each request that
+        it takes effect on: by an embedded cluster on the thread of its nodes.
+
+        Raises NoProxy in a cluster of processes without one.
+        """
+        if isinstance(self._cluster, EmbeddedCluster):
+            return await self._cluster.add_request_fault(fault, on_hit)
+        door = await self.door()
+        return await door.inject(await self._with_topic_id(fault), on_hit)
+
+    async def end_request_fault(self, number: int) -> None:
+        """End a fault of requests; nothing, if it is over."""
+        if isinstance(self._cluster, EmbeddedCluster):
+            await self._cluster.end_request_fault(number)
+        else:
+            await (await self.door()).end_fault(number)
+
+    async def request_faults(self) -> tuple[RequestFaultStatus, ...]:
+        """Return all faults of requests, and what became of them."""
+        if isinstance(self._cluster, EmbeddedCluster):
+            return await self._cluster.request_faults()
+        return await (await self.door()).request_faults()
+
+    async def settle_request_faults(self) -> None:
+        """Return when all effects so far were reported: a node reports before it goes on, the proxy
+        through a socket.
+        """
+        if not isinstance(self._cluster, EmbeddedCluster):
+            await (await self.door()).end_fault(NO_FAULT)
+
+    async def _with_topic_id(self, fault: RequestFault) -> RequestFault:
+        """Add the id of the topic, by which the proxy knows it in requests that name no other."""
+        spec = self._cluster.spec
+        up = [name for name in spec.broker_names if not self._cluster.is_down(name)]
+        if fault.topic is None or fault.topic_id is not None or not up:
+            return fault
+        broker = listeners_of([spec.node(up[0])], {})[0]
+        topic_id = await topic_id_of(
+            broker.host, broker.port, fault.topic, security=broker.security
+        )
+        return fault if topic_id is None else structs.replace(fault, topic_id=topic_id.hex())
 
     async def until_replaced(self, node: str) -> None:
         """Wait until another node leads the quorum, or, for a broker, until the cluster considers

@@ -14,12 +14,24 @@ import msgspec
 from kraftsim.cluster.administration import wait_until_in_sync
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
 from kraftsim.cluster.directories import is_same_secret
-from kraftsim.cluster.manual_faults import LOOPBACK, FaultDone, FaultRequest, NotPossible
+from kraftsim.cluster.manual_faults import (
+    ALL_FAULTS,
+    LOOPBACK,
+    FaultDone,
+    FaultRequest,
+    NotPossible,
+)
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import does_zookeeper_serve, listeners_of
+from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.lab.faults.fault import LEADER_TARGET, members, names_leader, with_leader
 from kraftsim.lab.faults.field import CLIENTS, Link, links_of
+from kraftsim.lab.faults.request_fault_text import (
+    BadRequestFault,
+    parse_request_fault,
+    request_fault_text,
+)
 from kraftsim.server.config_keys import ConfigError
 
 LEADER_SECONDS: Final = 10.0
@@ -38,6 +50,7 @@ class FaultControlServer:
         self._secret = secret
         self._on_change = on_change
         self._field = ClusterFaultDriver(cluster)
+        self._request_faults = RequestFaults(cluster, self._field, cluster.directory)
         self._server: asyncio.Server | None = None
         self._turn = asyncio.Lock()
         self._verbs: dict[str, Callable[[FaultRequest], Awaitable[list[str]]]] = {
@@ -49,6 +62,9 @@ class FaultControlServer:
             "cut": self._impose,
             "slow": self._impose,
             "heal": self._heal,
+            "inject": self._inject,
+            "faults": self._faults,
+            "end-fault": self._end_fault,
         }
 
     async def open(self) -> int:
@@ -61,6 +77,7 @@ class FaultControlServer:
         """Accept no more connections."""
         if self._server is not None:
             self._server.close()
+        self._request_faults.close()
         await self._field.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -173,6 +190,38 @@ class FaultControlServer:
         count = await (await self._field.door()).lift_all(nodes)
         return [f"{count} {'fault' if count == 1 else 'faults'} of the network healed"]
 
+    async def _inject(self, order: FaultRequest) -> list[str]:
+        """Add faults of requests, each by its text."""
+        self._require_proxy()
+        try:
+            faults = [parse_request_fault(text) for text in order.targets]
+        except BadRequestFault as wrong:
+            raise NotPossible(str(wrong)) from wrong
+        lines = []
+        for fault in faults:
+            number = await self._request_faults.inject(fault)
+            lines.append(f"fault {number}: {request_fault_text(fault)}")
+        return lines
+
+    async def _faults(self, order: FaultRequest) -> list[str]:
+        """Return the faults of requests, each a RequestFaultStatus as JSON."""
+        self._require_proxy()
+        return [msgspec.json.encode(each).decode() for each in await self._request_faults.status()]
+
+    async def _end_fault(self, order: FaultRequest) -> list[str]:
+        """End faults of requests by their numbers, or all."""
+        self._require_proxy()
+        if order.targets == (ALL_FAULTS,):
+            numbers = list(self._request_faults.numbers)
+        else:
+            known = [each.number for each in await self._request_faults.status()]
+            numbers = [_number_of(target, known) for target in order.targets]
+        lines = []
+        for number in numbers:
+            is_ended = await self._request_faults.end(number)
+            lines.append(f"fault {number} {'ended' if is_ended else 'had ended already'}")
+        return lines or ["there was no fault of requests to end"]
+
     # Targets
     # ----------------------------------------------------------------------------------------------
 
@@ -259,3 +308,10 @@ class FaultControlServer:
         if node in spec.zookeeper_names:
             return await does_zookeeper_serve(spec.node(node).host, spec.node(node).port)
         return self._cluster.nodes[node].is_ready
+
+
+def _number_of(target: str, known: Sequence[int]) -> int:
+    if target.isdecimal() and int(target) in known:
+        return int(target)
+    numbers = ", ".join(map(str, known)) or "there is none"
+    raise NotPossible(f"{target} is not the number of a fault of requests (faults: {numbers})")

@@ -18,6 +18,8 @@ from kraftsim.lab.faults.field import Condition
 
 LOOPBACK: Final = "127.0.0.1"
 ANSWER_SECONDS: Final = 60.0
+ALL_FAULTS: Final = "all"
+"""In place of a number, to end all faults of requests."""
 
 
 class NotPossible(ValueError):
@@ -26,7 +28,8 @@ class NotPossible(ValueError):
 
 class FaultRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links in the syntax of
-    `kraftsim.lab.faults.fault`.
+    `kraftsim.lab.faults.fault`; for 'inject' texts of `kraftsim.lab.faults.request_fault_text`, for
+    'end-fault' numbers or ALL_FAULTS.
     """
 
     verb: str

@@ -5,17 +5,17 @@ cluster of processes; each is an event, and so is each request that it takes eff
 import asyncio
 from collections.abc import Callable
 
-from msgspec import structs
-
-from kraftsim.cluster.administration import topic_id_of
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.readiness import BrokerListener
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultEnded, FaultInjected, FaultTookEffect
-from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
+from kraftsim.lab.faults.rules_request_faults import (
+    RequestFault,
+    RequestFaultStatus,
+    RequestHit,
+)
 from kraftsim.world.real.event_file import next_incarnation
 from kraftsim.world.real.world import RealWorld, real_world
 
@@ -23,8 +23,11 @@ HARNESS = "harness"
 """The name under which a test's own events are in the event log."""
 ANYWHERE = "*"
 TRIGGER = "the test"
-NO_FAULT = 0
 OnHit = Callable[[RequestHit], None]
+
+
+def _nothing(hit: RequestHit) -> None:
+    """The event log and the status have each effect."""
 
 
 class RequestFaults:
@@ -42,22 +45,14 @@ class RequestFaults:
         self._running: dict[int, RequestFault] = {}
         self._world: RealWorld | None = None
 
-    async def inject(
-        self, fault: RequestFault, on_hit: OnHit, broker: BrokerListener | None
-    ) -> int:
+    async def inject(self, fault: RequestFault, on_hit: OnHit = _nothing) -> int:
         """Add a fault, and return its number; `on_hit` is called for each request that it takes
-        effect on, on any thread. `broker` is asked for the id of its topic.
+        effect on, on any thread.
 
         Raises NoProxy in a cluster of processes without one.
         """
         if isinstance(self._cluster, ProcessCluster):
             await self._driver.door()  # or there is none
-        if fault.topic is not None and broker is not None:
-            topic_id = await topic_id_of(
-                broker.host, broker.port, fault.topic, security=broker.security
-            )
-            if topic_id is not None:
-                fault = structs.replace(fault, topic_id=topic_id.hex())
         self._emit(FaultInjected(fault=str(fault), target=fault.node or ANYWHERE, trigger=TRIGGER))
 
         loop = asyncio.get_running_loop()
@@ -70,30 +65,38 @@ class RequestFaults:
             if not loop.is_closed():  # as by a cluster that is being stopped
                 loop.call_soon_threadsafe(emit, hit)
 
-        if isinstance(self._cluster, EmbeddedCluster):
-            number = await self._cluster.add_request_fault(fault, report)
-        else:
-            number = await (await self._driver.door()).inject(fault, report)
+        number = await self._driver.begin_request_fault(fault, report)
         self._running[number] = fault
         return number
 
-    async def end(self, number: int) -> None:
-        """End a fault; one that is over stays so."""
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of all that were injected and not ended, also if they are used up."""
+        return tuple(self._running)
+
+    async def end(self, number: int) -> bool:
+        """End a fault; one that is over stays so. Return whether there was one to end."""
         fault = self._running.pop(number, None)
         if fault is None:
-            return
-        if isinstance(self._cluster, EmbeddedCluster):
-            await self._cluster.end_request_fault(number)
-        else:
-            await (await self._driver.door()).end_fault(number)
+            return False
+        await self._driver.end_request_fault(number)
         self._emit(FaultEnded(fault=str(fault), target=fault.node or ANYWHERE))
+        return True
+
+    async def status(self) -> tuple[RequestFaultStatus, ...]:
+        """Return all faults, those that are over as well, and what became of them.
+
+        Raises NoProxy in a cluster of processes without one.
+        """
+        return await self._driver.request_faults()
+
+    async def active(self) -> tuple[RequestFaultStatus, ...]:
+        """Return those that are not over."""
+        return tuple(each for each in await self.status() if not each.is_over)
 
     async def settle(self) -> None:
-        """Return when all effects so far were reported: a node reports before it goes on, the proxy
-        through a socket.
-        """
-        if not isinstance(self._cluster, EmbeddedCluster):
-            await (await self._driver.door()).end_fault(NO_FAULT)
+        """Return when all effects so far were reported."""
+        await self._driver.settle_request_faults()
 
     async def heal(self) -> None:
         """End all of them."""

@@ -32,6 +32,7 @@ from kraftsim.lab.faults.rules_request_faults import (
 )
 from kraftsim.server.broker import Broker
 from kraftsim.server.call import (
+    NO_ANSWER,
     Answer,
     Call,
     Closing,
@@ -48,11 +49,17 @@ from kraftsim.server.frame_server import FrameServer, ServedConnection
 from kraftsim.server.inbox import Buffer
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.requests import RequestHead, decode_request, decode_response, response_chunks
+from protocol.requests import (
+    RequestHead,
+    UnsupportedApi,
+    decode_request,
+    decode_response,
+    response_chunks,
+)
 from protocol.schema import Message
 
 CORRELATION_ID_BYTES: Final = 4
-FAULT_ENDS_CONNECTION: Final = Closing("a fault ends the connection")
+FAULT_ENDS_CONNECTION: Final = "a fault ends the connection"
 OnEffect = Callable[[int, RequestFault, SeenRequest], None]
 """Is called when a fault has taken effect: with its number, itself, and the request."""
 OnHit = Callable[[RequestHit], None]
@@ -305,7 +312,7 @@ class _Served:
         take_effect()
         if (fault.after_bytes or 0) >= SIZE_FIELD_BYTES + len(self._frame):
             _served(self.plainly)
-        return FAULT_ENDS_CONNECTION
+        return self._close(FAULT_ENDS_CONNECTION)
 
     def _truncated(self, fault: RequestFault, take_effect: Callable[[], None]) -> Answer | Deferred:
         left_bytes = (fault.after_bytes or 0) - SIZE_FIELD_BYTES
@@ -314,7 +321,15 @@ class _Served:
         take_effect()
         frame = self._frame[:left_bytes]
         server = self._tap.server
-        return server.serve(server.read_head(frame), frame, self._connection)
+        try:
+            return server.serve(server.read_head(frame), frame, self._connection)
+        except (MalformedMessage, UnsupportedApi) as unreadable:
+            return self._close(f"a fault truncated a request: {unreadable}")
+
+    def _close(self, reason: str) -> Answer:
+        """Close the connection; it is not the node that refuses the request."""
+        self._connection.close(reason)
+        return NO_ANSWER
 
     def _serve_late(self, later: Deferred) -> None:
         if not later.is_abandoned:
@@ -380,7 +395,7 @@ class _Served:
                 take_effect()
                 if fault.after_bytes:
                     self._connection.out.append(self._bytes_of(answer)[: fault.after_bytes])
-                later.complete(FAULT_ENDS_CONNECTION)
+                later.complete(self._close(FAULT_ENDS_CONNECTION))
             case _:  # dropped: `later` is never completed
                 take_effect()
 

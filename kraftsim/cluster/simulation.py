@@ -24,6 +24,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.launch import Node, build_node, client_parts_of, parse_node
 from kraftsim.cluster.readiness import wait_until_answering
+from kraftsim.cluster.request_tap import RequestTaps, node_client_ids
 from kraftsim.cluster.scenario import (
     ClientHost,
     Mode,
@@ -36,6 +37,8 @@ from kraftsim.cluster.zookeeper_queries import compare, take_back
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.arm import FaultSchedule
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND
+from kraftsim.lab.faults.kinds.request_faults import make_carrier_known
 from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.migration.migration import Migration
@@ -102,6 +105,15 @@ class SimulatedCluster:
         """
         self._names = {host.name: name for name, host in self.hosts.items()}
         make_known(simulation, self._zookeeper)
+        self._request_taps = RequestTaps(
+            node_client_ids(spec),
+            seed=simulation.seed,
+            now_ms=lambda: simulation.now_ns / NANOSECONDS_PER_MILLISECOND,
+            later=lambda delay_ms, work: simulation.triggers.at(
+                simulation.now_ns + int(delay_ms * NANOSECONDS_PER_MILLISECOND), lambda _: work()
+            ),
+        )
+        make_carrier_known(simulation, self._request_taps)
         simulation.on_restart = self._next_of
         simulation.on_stop = self._ending_of
 
@@ -277,6 +289,12 @@ class SimulatedCluster:
         try:
             node = self.nodes[name] = build_node(
                 parse_node(properties), self.simulation.world_of(host)
+            )
+            process = host.process
+            self._request_taps.follow(
+                name,
+                node,
+                lambda work: self.simulation.loop.schedule(process, self.simulation.now_ns, work),
             )
             await node.start()
             self._came_up[name] = host.process.incarnation

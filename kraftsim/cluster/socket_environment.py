@@ -79,12 +79,21 @@ def can_inject(fault: Fault, mode: str) -> bool:
     )
 
 
-def wants_proxy(faults: Iterable[Fault]) -> bool:
+def wants_proxy(faults: Iterable[Fault], mode: str) -> bool:
     """Return whether a fault needs the proxy between the nodes."""
     kinds = [FAULTS.named(fault.kind) for fault in faults]
-    return any(
-        kind.family in BETWEEN_NODES or kind.through_proxy for kind in kinds
-    ) or follows_frames(faults)
+    return (
+        any(kind.family in BETWEEN_NODES or kind.through_proxy for kind in kinds)
+        or follows_frames(faults)
+        or judges_requests(faults, mode)
+    )
+
+
+def judges_requests(faults: Iterable[Fault], mode: str) -> bool:
+    """Return whether the proxy must read requests: embedded nodes do that themselves."""
+    return mode == Mode.PROCESSES and any(
+        FAULTS.named(fault.kind).judges_requests for fault in faults
+    )
 
 
 def follows_frames(faults: Iterable[Fault]) -> bool:

@@ -97,7 +97,7 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    cluster = ProcessCluster(spec, directory)
+    cluster = ProcessCluster(spec, directory, judges_requests=spec.behind_proxy)
     secret = new_secret()
     door = FaultControlServer(cluster, secret, lambda: describe())
     starting = asyncio.ensure_future(cluster.start())

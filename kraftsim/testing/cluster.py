@@ -437,15 +437,12 @@ class Cluster(RequestFaultVerbs):
             raise _without_proxy() from missing
 
     async def _inject(self, fault: RequestFault, injected: InjectedFault) -> int:
-        running = self._up() if fault.topic is not None else ()
         try:
-            return await self._request_faults.inject(
-                fault, injected.report, running[0] if running else None
-            )
+            return await self._request_faults.inject(fault, injected.report)
         except NoProxy as missing:
             raise _without_proxy() from missing
 
-    def _unless_ended(self, work: Coroutine[object, object, None]) -> None:
+    def _unless_ended(self, work: Coroutine[object, object, object]) -> None:
         if self._has_ended:
             work.close()
         else:

@@ -377,7 +377,7 @@ def test_requirements_of_fault_kinds_over_sockets(
     """Whether it is supported at all; whether it needs a proxy; whether the proxy must parse
     frames.
     """
-    assert (can_inject(fault, mode), wants_proxy([fault]), follows_frames([fault])) == verdict
+    assert (can_inject(fault, mode), wants_proxy([fault], mode), follows_frames([fault])) == verdict
 
 
 @pytest.mark.parametrize("mode", [Mode.PROCESSES, Mode.EMBEDDED])

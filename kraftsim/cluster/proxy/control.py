@@ -26,6 +26,7 @@ from kraftsim.cluster.proxy.control_messages import (
     InjectRequestFault,
     Lift,
     LiftAll,
+    ListRequestFaults,
     News,
     Order,
     RequestFaultHit,
@@ -33,7 +34,7 @@ from kraftsim.cluster.proxy.control_messages import (
 )
 from kraftsim.cluster.proxy.proxy import NotDone, Proxy
 from kraftsim.lab.faults.field import Condition, Effect, Link, Watch
-from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestFaultStatus, RequestHit
 
 LOOPBACK: Final = "127.0.0.1"
 OnHeld = Callable[["Held"], None]
@@ -245,6 +246,10 @@ class ProxyClient:
     async def end_fault(self, number: int) -> None:
         """End a fault of requests."""
         await self.order(EndRequestFault(number=number))
+
+    async def request_faults(self) -> tuple[RequestFaultStatus, ...]:
+        """Return all faults of requests and what became of them."""
+        return (await self.order(ListRequestFaults())).faults
 
     async def order(self, order: Order) -> Answer:
         """Send a request and return the answer. Raises ProxyLost."""

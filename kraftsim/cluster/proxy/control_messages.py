@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from kraftsim.lab.faults.field import Condition, Effect, Link, Watch
-from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestFaultStatus, RequestHit
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +141,10 @@ class EndRequestFault(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     number: int
 
 
+class ListRequestFaults(msgspec.Struct, frozen=True, kw_only=True, tag="faults"):
+    """Answered with all faults of requests and what became of them."""
+
+
 Order = (
     Impose
     | Lift
@@ -152,6 +156,7 @@ Order = (
     | Decide
     | InjectRequestFault
     | EndRequestFault
+    | ListRequestFaults
 )
 
 
@@ -168,6 +173,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer", omit_defau
     id: int
     number: int = 0
     effect: Effect = Effect()
+    faults: tuple[RequestFaultStatus, ...] = ()
     trouble: str | None = None
 
 

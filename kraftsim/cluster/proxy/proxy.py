@@ -21,6 +21,7 @@ from kraftsim.cluster.proxy.control_messages import (
     InjectRequestFault,
     Lift,
     LiftAll,
+    ListRequestFaults,
     Notify,
     Order,
     Post,
@@ -288,6 +289,8 @@ class Proxy:
             case EndRequestFault(number=fault_number):
                 self._rules.remove(fault_number)
                 return Answer(id=number)
+            case ListRequestFaults():
+                return Answer(id=number, faults=self._rules.status(self._now_ms()))
 
     def forget(self, notify: Notify) -> None:
         """The control client has disconnected and cannot decide about its held frames any more, so

@@ -198,6 +198,8 @@ class Relay:
             self._forget()
 
     def _forget(self) -> None:
+        if self.gate is not None:
+            self.gate.close()
         for flow in (self.requests, self.responses):
             if flow is not None:
                 flow.drop()

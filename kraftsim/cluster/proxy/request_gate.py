@@ -42,6 +42,7 @@ REQUEST_HEAD: Final = struct.Struct(">ihhih")
 """Size, API key, version, correlation id, size of the client id."""
 RESPONSE_HEAD: Final = struct.Struct(">ii")
 SIZE_BYTES: Final = 4
+KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
 PRODUCE_HEAD_BYTES: Final = 70_000
 """So many bytes of a Produce have its `acks`, whatever its client id and transactional id."""
 FIRST_WITH_TRANSACTIONAL_ID, FIRST_FLEXIBLE_PRODUCE = 3, 9
@@ -175,6 +176,9 @@ class RequestGate:
             return False
         size, api_key, version, correlation_id, name_bytes = REQUEST_HEAD.unpack_from(data)
         whole, head_bytes = SIZE_BYTES + size, REQUEST_HEAD.size + max(0, name_bytes)
+        if api_key not in KNOWN_APIS:  # a raw token of SASL, or bytes that are no frames
+            self._passing_request = whole
+            return True
         if len(data) < min(whole, PRODUCE_HEAD_BYTES if api_key == ApiKey.PRODUCE else head_bytes):
             return False
         self._seen(api_key, version, data[REQUEST_HEAD.size : head_bytes], is_null=name_bytes < 0)

@@ -21,6 +21,7 @@ from kraftsim.cluster.socket_environment import (
     SocketEnvironment,
     can_inject,
     follows_frames,
+    judges_requests,
     wants_proxy,
 )
 from kraftsim.cluster.spec import ClusterSpec
@@ -98,10 +99,18 @@ def run_over_sockets(
     injected = [fault for fault in schedule if can_inject(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
     spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
-    spec = replace(spec, behind_proxy=wants_proxy(injected))
+    spec = replace(spec, behind_proxy=wants_proxy(injected, request.mode))
     directory.create()
-    kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
-    cluster = kind(spec, directory, follows_frames=follows_frames(injected))
+    cluster = (
+        EmbeddedCluster(spec, directory, follows_frames=follows_frames(injected))
+        if request.mode is Mode.EMBEDDED
+        else ProcessCluster(
+            spec,
+            directory,
+            follows_frames=follows_frames(injected),
+            judges_requests=judges_requests(injected, request.mode),
+        )
+    )
     stage = SocketEnvironment(cluster, request.mode, directory, injected, request.work())
     programs = ClientPrograms(
         clients, bootstrap=spec.bootstrap, root=directory.root, restarts=restarts_clients

@@ -147,6 +147,8 @@ class Family(StrEnum):
     CLOCK = "clock"
     PROCESS = "process"
     PROTOCOL = "protocol"
+    REQUEST = "request"
+    """Requests as a server sees them, by what they are about."""
     STORE = "store"
     """A remote store that all brokers share."""
     ZOOKEEPER = "zookeeper"
@@ -209,8 +211,9 @@ class FaultKind:
     their defaults), and `triggers_on` the valid triggers: 'time', 'disk', 'frame', 'event',
     'state'. `data_loss` is its data-loss class; if `data_loss_if` names a parameter, only while
     that is true. `prepare` is called when a fault is armed: a kind that replays old answers starts
-    recording then. `over_sockets` injects it into a real cluster; `through_proxy` means that it
-    needs the proxy between the nodes, as all network and protocol kinds do.
+    recording then, and one with a text in its parameters reads it (and raises ValueError).
+    `over_sockets` injects it into a real cluster; `through_proxy` means that it needs the proxy
+    between the nodes, as all network and protocol kinds do.
     """
 
     name: str
@@ -237,6 +240,10 @@ class FaultKind:
     prepare: "Callable[[Injection], None] | None" = None
     over_sockets: "Callable[[SocketInjection], Awaitable[None]] | None" = None
     through_proxy: bool = False
+    judges_requests: bool = False
+    """Whether the proxy of a cluster of processes must read requests for it."""
+    by_name_only: bool = False
+    """Whether random schedules have it only if they are asked for it by its name."""
 
 
 FAULTS: Catalogue[FaultKind] = Catalogue(

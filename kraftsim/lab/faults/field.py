@@ -26,6 +26,7 @@ from kraftsim.lab.faults.fault import (
     names_leader,
     with_leader,
 )
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the harness)
@@ -235,6 +236,18 @@ class FaultDriver(Protocol):
         `believer` is the end that stays open, whose bytes are discarded: 'connected', 'accepted' or
         'any'; or it is the one not at the node `gone`.
         """
+        ...
+
+    async def begin_request_fault(
+        self, fault: RequestFault, on_hit: Callable[[RequestHit], None]
+    ) -> int:
+        """Add a fault of requests, and return its number; `on_hit` is called for each request that
+        it takes effect on, on any thread.
+        """
+        ...
+
+    async def end_request_fault(self, number: int) -> None:
+        """End a fault of requests; nothing, if it is over."""
         ...
 
     async def until_replaced(self, node: str) -> None:

@@ -71,6 +71,11 @@ class Injection:
         return self._target
 
     @property
+    def key(self) -> str:
+        """What keys the random numbers of this fault."""
+        return self._key
+
+    @property
     def random(self) -> "Random":
         """Random numbers of this fault alone, keyed by the seed and the fault: leaving out this
         fault does not change those of others.

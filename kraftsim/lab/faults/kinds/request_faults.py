@@ -1,0 +1,137 @@
+"""Faults of requests of clients, of the whole vocabulary and by what a request is about: the nodes
+carry them out.
+
+The kinds of `kraftsim.lab.faults.kinds.requests` act on frames in the network, between any two
+hosts; this one acts on requests as a server sees them, chosen by API, topic, transactional id,
+client and so on, and can answer with any error. It is not among random faults, which know nothing
+about a scenario's topics and clients: a scenario names it in its own schedule, or a user with
+`--inject`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from math import ceil
+from typing import Protocol
+
+from msgspec import structs
+
+from kraftsim.lab.faults.fault import (
+    AT_THE_TRIGGER,
+    EVERYWHERE,
+    Aim,
+    AtTime,
+    Family,
+    Fault,
+    FaultKind,
+)
+from kraftsim.lab.faults.field import SocketInjection
+from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.request_fault_text import parse_request_fault, request_fault_text
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
+from kraftsim.world.simulated import Simulation
+
+KIND = "request-fault"
+TEXT = "fault"
+"""The parameter that has the fault as `request_fault_text` writes it."""
+ATTACHMENT = "request faults"
+"""An attachment of the simulation, set by the code that starts its nodes."""
+
+
+class RequestFaultCarrier(Protocol):
+    """Carries faults of requests out in all nodes of a simulation."""
+
+    def add(
+        self, fault: RequestFault, on_hit: Callable[[RequestHit], None], *, key: str | None = None
+    ) -> int:
+        """Add a fault; return its number. `key` names its random numbers."""
+        ...
+
+    def remove(self, number: int) -> None:
+        """End a fault; nothing, if it is over."""
+        ...
+
+
+def make_carrier_known(simulation: Simulation, carrier: RequestFaultCarrier) -> None:
+    """Register what carries faults of requests out in a simulation."""
+    simulation.attachments[ATTACHMENT] = carrier
+
+
+def of_requests(text: str, *, at_ms: int = 0) -> Fault:
+    """Return the fault of a run that a text says, such as `EndTxn error=NOT_COORDINATOR`; it begins
+    so long after the faults of the run are armed. Raises BadRequestFault.
+    """
+    written = request_fault_text(parse_request_fault(text))
+    return Fault(kind=KIND, trigger=AtTime(at_ms=at_ms), params={TEXT: written})
+
+
+def read_text(injection: Injection) -> None:
+    """Read the text. Raises BadRequestFault."""
+    parse_request_fault(injection.text(TEXT) or "")
+
+
+def request_fault(injection: Injection) -> None:
+    """Requests get errors, are lost, late, repeated, reordered, cut or throttled, or a client is in
+    a black hole: as `fault` says, such as `EndTxn error=CONCURRENT_TRANSACTIONS times=3`.
+
+    A target limits it to a node, unless the text names one. Without `duration_ms` in the text it
+    lasts until it is used up or all faults are healed.
+
+    Let the nodes carry it out; it is effective with the first request that it takes effect on.
+    """
+    carrier = injection.simulation.attachments.get(ATTACHMENT)
+    if carrier is None:
+        return  # a simulation without nodes of Kafka
+    fault = _fault_at(injection.text(TEXT) or "", injection.target)
+    number = _carrier(carrier).add(
+        fault, lambda hit: injection.record_effect(f"{fault}: {hit}"), key=injection.key
+    )
+    injection.lasting(
+        lambda: _carrier(carrier).remove(number), ceil(fault.duration_ms or UNTIL_HEALED)
+    )
+
+
+async def request_fault_over_sockets(injection: SocketInjection) -> None:
+    """Let the proxy carry it out, or the nodes of an embedded cluster."""
+    fault = _fault_at(injection.text(TEXT) or "", injection.target)
+    loop = asyncio.get_running_loop()
+
+    def on_hit(hit: RequestHit) -> None:
+        if not loop.is_closed():  # embedded nodes have another thread
+            loop.call_soon_threadsafe(injection.record_effect, f"{fault}: {hit}")
+
+    number = await injection.field.begin_request_fault(fault, on_hit)
+    try:
+        await injection.lasts(ceil(fault.duration_ms or UNTIL_HEALED))
+    finally:
+        await injection.field.end_request_fault(number)
+
+
+UNTIL_HEALED = 0
+
+
+def _carrier(found: object) -> RequestFaultCarrier:
+    assert hasattr(found, "add") and hasattr(found, "remove"), "the name is used here only"
+    carrier: RequestFaultCarrier = found
+    return carrier
+
+
+def _fault_at(text: str, target: str) -> RequestFault:
+    fault = parse_request_fault(text)
+    if target == AT_THE_TRIGGER or fault.node is not None:
+        return fault
+    return structs.replace(fault, node=target)
+
+
+FAULT = FaultKind(
+    name=KIND,
+    title="a fault of requests",
+    family=Family.REQUEST,
+    inject=request_fault,
+    prepare=read_text,
+    over_sockets=request_fault_over_sockets,
+    judges_requests=True,
+    by_name_only=True,
+    modes=EVERYWHERE,
+    aim=Aim.ALL,
+    params={TEXT: None},
+)
