@@ -90,6 +90,10 @@ class RequestFaults:
         """
         return await self._driver.request_faults()
 
+    async def status_of(self, number: int) -> RequestFaultStatus | None:
+        """Return what became of one; None if there is none, or it was over long ago."""
+        return next((each for each in await self.status() if each.number == number), None)
+
     async def active(self) -> tuple[RequestFaultStatus, ...]:
         """Return those that are not over."""
         return tuple(each for each in await self.status() if not each.is_over)

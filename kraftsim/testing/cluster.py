@@ -52,6 +52,7 @@ from kraftsim.testing.request_faults import (
     AsyncRequestFaultVerbs,
     InjectedFault,
     RequestFaultVerbs,
+    request_fault_of,
 )
 from kraftsim.testing.security import security_preset
 
@@ -374,8 +375,12 @@ class Cluster(RequestFaultVerbs):
         """
         self._wait(self._heal())
 
-    def inject(self, fault: RequestFault) -> InjectedFault:
-        """Add a fault of requests that is made by hand. Raises FaultNotPossible."""
+    def inject(self, fault: RequestFault | str) -> InjectedFault:
+        """Add a fault of requests that is made by hand, or that a text says, such as "EndTxn
+        error=CONCURRENT_TRANSACTIONS times=3". Raises FaultNotPossible, and ValueError for a text
+        that says none.
+        """
+        fault = request_fault_of(fault)
         if self.mode == PROCESSES and "ssl.ca.location" in self._login:
             raise FaultNotPossible(
                 'the proxy cannot read requests inside TLS: mode="embedded" has faults of requests'
@@ -385,6 +390,9 @@ class Cluster(RequestFaultVerbs):
         injected.begun(
             end=lambda: self._unless_ended(self._request_faults.end(number)),
             settle=lambda: self._unless_ended(self._request_faults.settle()),
+            look=lambda: (
+                None if self._has_ended else self._wait(self._request_faults.status_of(number))
+            ),
         )
         return injected
 
@@ -620,7 +628,7 @@ class AsyncOperations(AsyncRequestFaultVerbs):
         """See `Cluster.heal`."""
         await asyncio.to_thread(self._cluster.heal)
 
-    async def inject(self, fault: RequestFault) -> InjectedFault:
+    async def inject(self, fault: RequestFault | str) -> InjectedFault:
         """See `Cluster.inject`."""
         return await asyncio.to_thread(self._cluster.inject, fault)
 

@@ -5,6 +5,8 @@ times=3)` and the like, and what they return.
         producer.produce("orders", b"once")
         producer.flush()
     assert fault.took_effect
+
+`cluster.inject` takes the text form of any of them: `cluster.inject("EndTxn drop=reply nth=2")`.
 """
 
 import asyncio
@@ -14,9 +16,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, TypedDict, Unpack
 
+from kraftsim.lab.faults.request_fault_text import parse_request_fault
 from kraftsim.lab.faults.rules_request_faults import (
     RequestAction,
     RequestFault,
+    RequestFaultStatus,
     RequestHit,
     api_key_of,
     error_code_of,
@@ -28,13 +32,18 @@ WAIT_SECONDS: Final = 10.0
 class RequestMatch(TypedDict, total=False):
     """Which requests a fault is about; what is not given is any.
 
-    `topic` and `partition`: requests that name it, also among others; a topic must exist if clients
-    name it by its id (Fetch and Produce from version 13). `client_id`, `transactional_id`, `group`
-    and `node` (the server, such as "broker-1") may be patterns with `*`. `sender` is "clients", the
-    name of a node, or None for any. The fault begins with the `nth` request that matches, 1 by
-    default, and is over after `times` of them, 1 by default; None is no limit.
+    `version_min` and `version_max`: the first and last version of the requests. `topic` and
+    `partition`: requests that name it, also among others; in a cluster of processes a topic must
+    exist if clients name it by its id (Fetch and Produce from version 13). `client_id`,
+    `transactional_id`, `group` and `node` (the server, such as "broker-1") may be patterns with
+    `*`. `sender` is "clients", the name of a node, or None for any. The fault begins with the `nth`
+    request that matches, 1 by default, and is over after `times` of them, 1 by default; None is no
+    limit. Of these it is only about a `share`, above 0 and up to 1, that the seed of the cluster
+    chooses. It ends by itself after `duration_ms`.
     """
 
+    version_min: int
+    version_max: int
     topic: str
     partition: int
     client_id: str
@@ -44,6 +53,8 @@ class RequestMatch(TypedDict, total=False):
     sender: str | None
     nth: int
     times: int | None
+    share: float
+    duration_ms: float
 
 
 class InjectedFault:
@@ -57,6 +68,8 @@ class InjectedFault:
         self._changed = threading.Condition()
         self._end: Callable[[], None] = _nothing
         self._settle: Callable[[], None] = _nothing
+        self._look: Callable[[], RequestFaultStatus | None] = _unknown
+        self._matched = 0
 
     def __repr__(self) -> str:
         return f"<{self.fault}: {len(self._hits)} effects>"
@@ -93,6 +106,16 @@ class InjectedFault:
         return len(self.hits)
 
     @property
+    def matched(self) -> int:
+        """How many requests it was about, whether it took effect on them or not; those after it was
+        over do not count.
+        """
+        status = self._look()
+        if status is not None:
+            self._matched = status.matched
+        return self._matched
+
+    @property
     def took_effect(self) -> bool:
         """Whether it has taken effect at all."""
         return bool(self.hits)
@@ -114,9 +137,17 @@ class InjectedFault:
         """End it; a second time does nothing."""
         self._end()
 
-    def begun(self, *, end: Callable[[], None], settle: Callable[[], None]) -> None:
-        """The cluster carries it out; `settle` returns when all effects so far are reported."""
-        self._end, self._settle = end, settle
+    def begun(
+        self,
+        *,
+        end: Callable[[], None],
+        settle: Callable[[], None],
+        look: Callable[[], RequestFaultStatus | None],
+    ) -> None:
+        """The cluster carries it out; `settle` returns when all effects so far are reported, and
+        `look` what the cluster has counted, None once it has ended.
+        """
+        self._end, self._settle, self._look = end, settle, look
 
     def report(self, hit: RequestHit) -> None:
         """It has taken effect; called on any thread."""
@@ -129,32 +160,39 @@ def _nothing() -> None:
     """What ends or reports a fault that the cluster does not carry out yet."""
 
 
+def _unknown() -> None:
+    """Nothing is counted of it."""
+
+
+def request_fault_of(fault: RequestFault | str) -> RequestFault:
+    """Return a fault that may be given by its text. Raises ValueError."""
+    return parse_request_fault(fault) if isinstance(fault, str) else fault
+
+
+class _Amounts(TypedDict, total=False):
+    """What an action needs beside the match."""
+
+    error: int
+    done: bool
+    delay_ms: float
+    wait_ms: float
+    overtaken_by: int
+    after_bytes: int | None
+    throttle_ms: int
+    bytes_per_second: int
+
+
 def _fault(
-    action: RequestAction,
-    api: str | int,
-    match: RequestMatch,
-    *,
-    error: str | int = 0,
-    delay_ms: float = 0,
-    done: bool = False,
+    action: RequestAction, api: str | int, match: RequestMatch, **amounts: Unpack[_Amounts]
 ) -> RequestFault:
-    if "partition" in match and "topic" not in match:
-        raise ValueError("a partition needs its topic")
     return RequestFault(
-        action=action,
-        api=None if api == "*" else api_key_of(api),
-        error=error_code_of(error),
-        delay_ms=delay_ms,
-        done=done,
-        **match,
+        action=action, api=None if api == "*" else api_key_of(api), **amounts, **match
     )
 
 
 def error_fault(api: str | int, error: str | int, match: RequestMatch) -> RequestFault:
     """Return a fault that answers with an error. Raises ValueError, also for NONE."""
-    if error_code_of(error) == 0:
-        raise ValueError("NONE is no error")
-    return _fault(RequestAction.ERROR, api, match, error=error)
+    return _fault(RequestAction.ERROR, api, match, error=error_code_of(error))
 
 
 class RequestFaultVerbs(ABC):
@@ -166,8 +204,8 @@ class RequestFaultVerbs(ABC):
     """
 
     @abstractmethod
-    def inject(self, fault: RequestFault) -> InjectedFault:
-        """Add a fault of requests that is made by hand."""
+    def inject(self, fault: RequestFault | str) -> InjectedFault:
+        """Add a fault of requests that is made by hand, or that a text says."""
 
     def inject_error(
         self, api: str | int, error: str | int, **match: Unpack[RequestMatch]
@@ -211,17 +249,105 @@ class RequestFaultVerbs(ABC):
         return self.inject(_fault(RequestAction.DUPLICATE, api, match, delay_ms=after_ms))
 
     def disconnect(
-        self, api: str | int, *, done: bool = False, **match: Unpack[RequestMatch]
+        self,
+        api: str | int,
+        *,
+        done: bool = False,
+        after_bytes: int | None = None,
+        **match: Unpack[RequestMatch],
     ) -> InjectedFault:
-        """End the connection instead of an answer; with `done` the request is served before."""
-        return self.inject(_fault(RequestAction.DISCONNECT, api, match, done=done))
+        """End the connection instead of an answer; with `done` the request is served before. With
+        `after_bytes` the node, or with `done` the client, gets exactly so many bytes of the frame.
+        """
+        return self.inject(
+            _fault(RequestAction.DISCONNECT, api, match, done=done, after_bytes=after_bytes)
+        )
+
+    def reorder_request(
+        self,
+        api: str | int,
+        *,
+        overtaken_by: int = 1,
+        wait_ms: float = 0,
+        **match: Unpack[RequestMatch],
+    ) -> InjectedFault:
+        """Let requests wait until others of their API have overtaken them at the node, on other
+        connections; for `wait_ms` at most, if that is not 0.
+        """
+        return self.inject(
+            _fault(RequestAction.REORDER, api, match, overtaken_by=overtaken_by, wait_ms=wait_ms)
+        )
+
+    def reorder_reply(
+        self,
+        api: str | int,
+        *,
+        overtaken_by: int = 1,
+        wait_ms: float = 0,
+        **match: Unpack[RequestMatch],
+    ) -> InjectedFault:
+        """Serve requests, and let the answers wait until others of their API were answered."""
+        return self.inject(
+            _fault(
+                RequestAction.REORDER,
+                api,
+                match,
+                overtaken_by=overtaken_by,
+                wait_ms=wait_ms,
+                done=True,
+            )
+        )
+
+    def truncate_request(
+        self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
+    ) -> InjectedFault:
+        """Let only the beginning of requests arrive, in frames of that size. A node closes the
+        connection of a request that it cannot read.
+        """
+        return self.inject(_fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes))
+
+    def truncate_reply(
+        self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
+    ) -> InjectedFault:
+        """Serve requests, and let only the beginning of the answers arrive, in such frames."""
+        return self.inject(
+            _fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes, done=True)
+        )
+
+    def throttle(
+        self, api: str | int, throttle_ms: int, **match: Unpack[RequestMatch]
+    ) -> InjectedFault:
+        """Serve requests, put a throttle time into the answers, and read no more of their
+        connections for so long, as Kafka does with a client above its quota.
+        """
+        return self.inject(_fault(RequestAction.THROTTLE, api, match, throttle_ms=throttle_ms))
+
+    def slow_down(
+        self,
+        api: str | int,
+        bytes_per_second: int,
+        *,
+        done: bool = False,
+        **match: Unpack[RequestMatch],
+    ) -> InjectedFault:
+        """Let requests, or with `done` the answers, take as long as their bytes take at a rate."""
+        return self.inject(
+            _fault(RequestAction.THROTTLE, api, match, bytes_per_second=bytes_per_second, done=done)
+        )
+
+    def blackhole(self, api: str | int = "*", **match: Unpack[RequestMatch]) -> InjectedFault:
+        """Let the connections of clients carry nothing, present and future ones, until the fault
+        ends: of all clients that match, or, with an API or a subject, of those that send such a
+        request.
+        """
+        return self.inject(_fault(RequestAction.BLACKHOLE, api, match))
 
 
 class AsyncRequestFaultVerbs(ABC):
     """The same as coroutines."""
 
     @abstractmethod
-    async def inject(self, fault: RequestFault) -> InjectedFault:
+    async def inject(self, fault: RequestFault | str) -> InjectedFault:
         """See `Cluster.inject`."""
 
     async def inject_error(
@@ -259,7 +385,88 @@ class AsyncRequestFaultVerbs(ABC):
         return await self.inject(_fault(RequestAction.DUPLICATE, api, match, delay_ms=after_ms))
 
     async def disconnect(
-        self, api: str | int, *, done: bool = False, **match: Unpack[RequestMatch]
+        self,
+        api: str | int,
+        *,
+        done: bool = False,
+        after_bytes: int | None = None,
+        **match: Unpack[RequestMatch],
     ) -> InjectedFault:
         """See `Cluster.disconnect`."""
-        return await self.inject(_fault(RequestAction.DISCONNECT, api, match, done=done))
+        return await self.inject(
+            _fault(RequestAction.DISCONNECT, api, match, done=done, after_bytes=after_bytes)
+        )
+
+    async def reorder_request(
+        self,
+        api: str | int,
+        *,
+        overtaken_by: int = 1,
+        wait_ms: float = 0,
+        **match: Unpack[RequestMatch],
+    ) -> InjectedFault:
+        """See `Cluster.reorder_request`."""
+        return await self.inject(
+            _fault(RequestAction.REORDER, api, match, overtaken_by=overtaken_by, wait_ms=wait_ms)
+        )
+
+    async def reorder_reply(
+        self,
+        api: str | int,
+        *,
+        overtaken_by: int = 1,
+        wait_ms: float = 0,
+        **match: Unpack[RequestMatch],
+    ) -> InjectedFault:
+        """See `Cluster.reorder_reply`."""
+        return await self.inject(
+            _fault(
+                RequestAction.REORDER,
+                api,
+                match,
+                overtaken_by=overtaken_by,
+                wait_ms=wait_ms,
+                done=True,
+            )
+        )
+
+    async def truncate_request(
+        self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
+    ) -> InjectedFault:
+        """See `Cluster.truncate_request`."""
+        return await self.inject(
+            _fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes)
+        )
+
+    async def truncate_reply(
+        self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
+    ) -> InjectedFault:
+        """See `Cluster.truncate_reply`."""
+        return await self.inject(
+            _fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes, done=True)
+        )
+
+    async def throttle(
+        self, api: str | int, throttle_ms: int, **match: Unpack[RequestMatch]
+    ) -> InjectedFault:
+        """See `Cluster.throttle`."""
+        return await self.inject(
+            _fault(RequestAction.THROTTLE, api, match, throttle_ms=throttle_ms)
+        )
+
+    async def slow_down(
+        self,
+        api: str | int,
+        bytes_per_second: int,
+        *,
+        done: bool = False,
+        **match: Unpack[RequestMatch],
+    ) -> InjectedFault:
+        """See `Cluster.slow_down`."""
+        return await self.inject(
+            _fault(RequestAction.THROTTLE, api, match, bytes_per_second=bytes_per_second, done=done)
+        )
+
+    async def blackhole(self, api: str | int = "*", **match: Unpack[RequestMatch]) -> InjectedFault:
+        """See `Cluster.blackhole`."""
+        return await self.inject(_fault(RequestAction.BLACKHOLE, api, match))

@@ -189,6 +189,12 @@ class Relay:
                 _break(transport)
         self._forget()
 
+    def finish(self, flow: Flow) -> None:
+        """One side sends no more: so does the other, unless the connection carries nothing now."""
+        end = partial(flow.end, "eof")
+        if self.gate is None or not self.gate.keeps_end(end):
+            end()
+
     def ended(self) -> None:
         """A direction has ended; after both of them the connection is closed."""
         if all(flow is None or flow.is_over for flow in (self.requests, self.responses)):
@@ -227,7 +233,7 @@ class _End(asyncio.Protocol, ABC):
         if flow is None:
             self._relay.vanished_unknown()
             return False
-        flow.end("eof")
+        self._relay.finish(flow)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -126,6 +126,7 @@ class RequestGate:
         """The fault that lets the connection carry nothing now."""
         self._kept_for_node = self._kept_for_client = b""
         """What would have passed since then."""
+        self._kept_ends: list[Callable[[], None]] = []
         self._forget: Callable[[], None] = _nothing
         """Takes back what the rules would call."""
 
@@ -142,6 +143,15 @@ class RequestGate:
         self._pass_responses()
         self._act()
         self._go_on()
+
+    def keeps_end(self, end: Callable[[], None]) -> bool:
+        """Return whether the end of one side is not to be seen by the other now; then it is called
+        when it is.
+        """
+        if self._black_hole is None:
+            return False
+        self._kept_ends.append(end)
+        return True
 
     def close(self) -> None:
         """The connection is gone."""
@@ -491,6 +501,10 @@ class RequestGate:
         self._pass_responses()
         self._act()
         self._go_on()
+        ends, self._kept_ends = self._kept_ends, []
+        for end in ends:
+            if not self.keeps_end(end):
+                end()
 
     def _to_node(self, data: bytes) -> None:
         if self._black_hole is None:
