@@ -13,38 +13,19 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import Failure, fail
+from kraftsim.cli.options import json_option, write_json
 from kraftsim.cli.running_cluster import answered, data_option
 
 if TYPE_CHECKING:
     from kraftsim.lab.faults.rules_request_faults import RequestFaultStatus
 
+STANDARD_OUTPUT = "-"
 SHOWN_HITS = 3
 """So many of the last requests that a fault took effect on are printed."""
-FAULT_SYNTAX = """\b
-FAULT is an API, an action, and options:
-  error=NAME                 an error instead of the answer; nothing is done
-  drop[=request|reply]       it, or its reply, is lost, and all behind it
-  delay[=reply]              later: delay_ms=50
-  duplicate                  it is served twice; the copy after delay_ms=50
-  disconnect[=reply]         the connection ends; after_bytes=20: in mid-frame
-  reorder[=reply]            it waits until others passed it: overtaken_by=2,
-                             for wait_ms=5000 at most
-  truncate[=reply]           a shorter frame: after_bytes=20
-  throttle throttle_ms=500   the reply says so, and the client is muted
-  throttle[=reply]           as slow as bytes_per_second=1000
-  blackhole                  the client's connections carry nothing
-
-\b
-Options say which requests: version=3..5 topic=orders partition=0
-client_id=app-* transactional_id=pay-* group=readers node=broker-1
-sender=any; and how often: nth=2 times=3 (or times=all) share=10%
-duration_ms=5000. A fault is for one request of clients by default."""
 
 
 @click.command(
-    epilog=f"""{FAULT_SYNTAX}
-
-\b
+    epilog="""\b
 Examples:
   kraftsim up --proxy --detach
   kraftsim inject EndTxn error=CONCURRENT_TRANSACTIONS times=3
@@ -57,30 +38,54 @@ Examples:
 )
 @click.argument("words", nargs=-1, metavar="[FAULT]")
 @click.option("--list", "is_list", is_flag=True, help="Print all faults and what became of them.")
-@click.option("--json", "is_json", is_flag=True, help="With --list: as JSON, one fault a line.")
 @click.option(
     "--end", "ended", multiple=True, metavar="NUMBER|all", help="End a fault, or all of them."
 )
+@json_option
 @data_option
 def inject(
-    words: tuple[str, ...], is_list: bool, is_json: bool, ended: tuple[str, ...], data: Path
+    words: tuple[str, ...],
+    is_list: bool,
+    ended: tuple[str, ...],
+    json_file: Path | None,
+    data: Path,
 ) -> None:
     """Answer requests of clients with errors, lose, delay, repeat or cut them, in a running
     cluster.
 
     Needs `kraftsim up --proxy`. `kraftsim inject --list` says on which requests a fault took
     effect.
+
+    \b
+    FAULT is an API (* for any), an action, and options. The actions:
+      error=NAME            an error instead of the answer; nothing is done
+      drop[=reply]          the request, or its reply, is lost, and all behind it
+      delay[=reply]         later, by delay_ms=50
+      duplicate             served twice; the copy after delay_ms=50
+      disconnect[=reply]    the connection ends, in mid-frame with after_bytes=20
+      reorder[=reply]       it waits until others have passed: overtaken_by=2,
+                            and at most wait_ms=5000
+      truncate[=reply]      a frame of after_bytes=20
+      throttle              throttle_ms=500: the reply says so, and the client is
+                            muted; or =reply, and bytes_per_second=1000
+      blackhole             the client's connections carry nothing
+
+    \b
+    Which requests: version=3..5 topic=NAME partition=0 client_id=app-*
+      transactional_id=pay-* group=NAME node=broker-1 sender=any
+    How often: nth=2 times=3 (times=all) share=10% duration_ms=5000; by
+      default the first request of a client.
     """
     if bool(words) + is_list + bool(ended) != 1:
         raise Failure("give a fault, or --list, or --end; see kraftsim inject --help")
-    if is_json and not is_list:
-        raise Failure("--json is for --list")
+    if json_file is not None and not is_list:
+        raise Failure("--json has the result of --list")
     if words:
         _inject(data, words)
     elif ended:
         _end(data, ended)
     else:
-        _list(data, is_json=is_json)
+        _list(data, json_file)
 
 
 def _inject(data: Path, words: Sequence[str]) -> None:
@@ -104,22 +109,24 @@ def _end(data: Path, numbers: tuple[str, ...]) -> None:
         click.echo(line)
 
 
-def _list(data: Path, *, is_json: bool) -> None:
+def _list(data: Path, json_file: Path | None) -> None:
     import msgspec
 
     from kraftsim.cluster.manual_faults import FaultRequest
     from kraftsim.lab.faults.rules_request_faults import RequestFaultStatus
 
-    lines = answered(data, FaultRequest(verb="faults"))
-    if is_json:
-        for line in lines:
-            click.echo(line)
+    found = [
+        msgspec.json.decode(line, type=RequestFaultStatus)
+        for line in answered(data, FaultRequest(verb="faults"))
+    ]
+    write_json(json_file, found)
+    if json_file is not None and str(json_file) == STANDARD_OUTPUT:
         return
-    if not lines:
+    if not found:
         click.echo("no fault of requests was injected")
-    for line in lines:
-        for each in status_lines(msgspec.json.decode(line, type=RequestFaultStatus)):
-            click.echo(each)
+    for status in found:
+        for line in status_lines(status):
+            click.echo(line)
 
 
 def status_lines(status: "RequestFaultStatus") -> list[str]:

@@ -10,6 +10,7 @@ from kraftsim.cli.options import (
     bugs_option,
     codec_option,
     extension_option,
+    inject_option,
     json_option,
     parse_workload,
     properties_option,
@@ -69,6 +70,7 @@ Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
   kraftsim scenario producer_ids_survive_failover --seed 7 --codec construct --out runs/interpreted
+  kraftsim scenario delayed_end_txn --inject 'EndTxn drop=reply nth=2' --out runs/lost
   kraftsim scenario rolling_upgrade --from 3.6 --to 4.1 --out runs/upgrade
   kraftsim scenario rolling_upgrade --path 3.6,3.9,4.1 --out runs/steps
   kraftsim scenario rolling_upgrade --from 3.6 --to 4.1 --properties server.properties \\
@@ -112,6 +114,7 @@ Examples:
 @upgrade_path_options
 @scenario_size_options
 @bugs_option
+@inject_option
 @properties_option
 @settings_option
 @codec_option
@@ -131,6 +134,7 @@ def scenario(
     controllers: int | None,
     brokers: int | None,
     bugs: tuple[str, ...],
+    injected: tuple[str, ...],
     properties: Path | None,
     ignore_unknown: bool,
     settings: tuple[str, ...],
@@ -166,6 +170,7 @@ def scenario(
             work=parse_workload(work),
             controllers=controllers,
             brokers=brokers,
+            injected=injected,
             clients=clients,
             restarts_clients=restart_clients,
         )

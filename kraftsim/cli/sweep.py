@@ -11,6 +11,7 @@ from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     extension_option,
+    inject_option,
     json_option,
     parse_workload,
     print_lines,
@@ -100,6 +101,7 @@ Examples:
 @scenario_release_option
 @scenario_size_options
 @bugs_option
+@inject_option
 @properties_option
 @settings_option
 @work_option
@@ -122,6 +124,7 @@ def sweep(
     controllers: int | None,
     brokers: int | None,
     bugs: tuple[str, ...],
+    injected: tuple[str, ...],
     properties: Path | None,
     ignore_unknown: bool,
     settings: tuple[str, ...],
@@ -144,6 +147,7 @@ def sweep(
         workload=parse_workload(work),
         controllers=controllers,
         brokers=brokers,
+        injected=injected,
     )
     if conf and master is None:
         raise Failure("--conf is a setting of Spark: give --spark MASTER, too")

@@ -78,7 +78,7 @@ class Later(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapContext:
     """What a tap needs of its node: its name, the rules and client ids of nodes of its cluster, the
-    clock of the rules, and who is told of effects.
+    clock of the rules, and what is called with each effect.
     """
 
     node: str

@@ -35,6 +35,7 @@ REPORTING_VERBS = (
         "replay",
         "shrink",
         "diff",
+        "inject",
         "ingest",
         "analyze",
         "report",

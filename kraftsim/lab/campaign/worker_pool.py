@@ -42,6 +42,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     workload: Mapping[str, int] = {}
     controllers: int | None = None
     brokers: int | None = None
+    injected: tuple[str, ...] = ()
+    """Faults of requests, as texts."""
 
 
 USUAL = Terms()
@@ -89,6 +91,7 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
             workload=dict(terms.workload),
             controllers=terms.controllers,
             brokers=terms.brokers,
+            injected=terms.injected,
         )
 
 

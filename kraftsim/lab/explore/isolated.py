@@ -69,6 +69,7 @@ class RequestData(msgspec.Struct, frozen=True, kw_only=True):
     controllers: int | None
     brokers: int | None
     surroundings: RunEnvironment | None
+    injected: tuple[str, ...] = ()
 
     def request(self) -> RunRequest:
         """Return it with the scenario loaded. Raises as `scenario` and `RunRequest` do."""
@@ -84,6 +85,7 @@ class RequestData(msgspec.Struct, frozen=True, kw_only=True):
             controllers=self.controllers,
             brokers=self.brokers,
             surroundings=self.surroundings,
+            injected=self.injected,
         )
 
 
@@ -101,6 +103,7 @@ def as_data(request: RunRequest) -> RequestData:
         controllers=request.controllers,
         brokers=request.brokers,
         surroundings=request.surroundings,
+        injected=request.injected,
     )
 
 

@@ -97,6 +97,8 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         words += ["--set", f"{key}={value}"]
     for parameter, count in sorted(request.workload.items()):
         words += ["--work", f"{parameter}={count}"]
+    for text in request.injected:
+        words += ["--inject", text]
     return shlex.join([*words, "--out", f"runs/{request.scenario.name}-{request.seed}"])
 
 

@@ -11,7 +11,9 @@ from msgspec.structs import replace as replace_in_struct
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
+from kraftsim.lab.faults.kinds.request_faults import of_requests
 from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
+from kraftsim.lab.faults.request_fault_text import parse_request_fault
 from kraftsim.lab.workloads.upgrading import VERSION_KEY
 from kraftsim.releases.release import DEFAULT_RELEASE, is_before
 from kraftsim.server.config_values import SEGMENT_SIZES
@@ -183,10 +185,10 @@ class RunRequest:
     the default. `faults` is the schedule; None: as the seed draws it. `workload` sets workload
     parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
     `surroundings` are the speeds of network and disks and the size of large frames; None: as the
-    seed draws them.
+    seed draws them. `injected` are faults of requests, as texts, on top of the schedule.
 
     Raises KeyError for an unknown release, ValueError for one that the scenario does not support,
-    for an unknown parameter, or for fewer nodes than it needs.
+    for an unknown parameter, for fewer nodes than it needs, or for a text that says no fault.
     """
 
     scenario: Scenario
@@ -200,6 +202,7 @@ class RunRequest:
     controllers: int | None = None
     brokers: int | None = None
     surroundings: RunEnvironment | None = None
+    injected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = sorted(
@@ -215,6 +218,8 @@ class RunRequest:
         if self.asked_release:
             self.scenario.require_release(self.asked_release)
         self.scenario.require_size(self.controllers, self.brokers)
+        for text in self.injected:
+            parse_request_fault(text)
 
     @property
     def asked_release(self) -> str:
@@ -229,8 +234,8 @@ class RunRequest:
         return self.faults is None and self.surroundings is None
 
     def schedule(self) -> tuple[Fault, ...]:
-        """Return the faults of the run: the given ones, else those that the seed draws; without
-        those of nodes that the cluster does not have.
+        """Return the faults of the run: the given ones, else those that the seed draws, and the
+        injected ones; without those of nodes that the cluster does not have.
         """
         faults = (
             self.faults
@@ -242,7 +247,7 @@ class RunRequest:
         }  # for membership only, never iterated
         return tuple(
             fault
-            for fault in faults
+            for fault in (*faults, *map(of_requests, self.injected))
             if all(name in there for name in NODE_NAME.findall(to_json([fault])))
         )
 

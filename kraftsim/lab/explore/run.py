@@ -33,6 +33,7 @@ def run_scenario(
     controllers: int | None = None,
     brokers: int | None = None,
     faults: Sequence[Fault] | None = None,
+    injected: tuple[str, ...] = (),
     clients: tuple[str, ...] = (),
     restarts_clients: bool = False,
 ) -> RunResult:
@@ -41,7 +42,8 @@ def run_scenario(
     With `out` the run's directory is kept there, as `kraftsim.cluster.directories` describes.
 
     `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of
-    the scenario. `faults` is the schedule; None: as the seed draws it.
+    the scenario. `faults` is the schedule; None: as the seed draws it. `injected` are
+    faults of requests on top of it, each as a text (`kraftsim.lab.faults.request_fault_text`).
 
     `clients` are commands that run beside it, over sockets only (see client_programs.py);
     `restarts_clients` starts one that ended again.
@@ -61,6 +63,7 @@ def run_scenario(
         controllers=controllers,
         brokers=brokers,
         faults=None if faults is None else tuple(faults),
+        injected=injected,
     )
     return run_request(request, out, clients=clients, restarts_clients=restarts_clients)
 
