@@ -63,6 +63,11 @@ CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
     "partition": ("broker-1<>controller-*", NOW, {"duration_ms": 500}),
     "pause": ("broker-2", NOW, {"duration_ms": 300}),
     "refused-connections": ("clients<>broker-*", NOW, {"duration_ms": 600}),
+    "request-fault": (
+        "broker-*",
+        NOW,
+        {"fault": "InitProducerId error=14 client_id=asker times=all duration_ms=400"},
+    ),
     "reset-storm": ("broker-1", NOW, {"interval_ms": 50, "duration_ms": 300}),
     "restart": ("controller-102", NOW, {"after_ms": 50}),
     "ring-partition": ("*", NOW, {"duration_ms": 500}),
@@ -103,7 +108,9 @@ class Running:
             behind_proxy=True,
             settings=settings,
         )
-        self.cluster = ProcessCluster(spec, RunDirectory(directory), follows_frames=True)
+        self.cluster = ProcessCluster(
+            spec, RunDirectory(directory), follows_frames=True, judges_requests=True
+        )
 
 
 @contextmanager
