@@ -38,6 +38,8 @@ LEADER_SECONDS: Final = 10.0
 READY_SECONDS: Final = 10.0
 IN_SYNC_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
+TLS: Final = "SSL"
+"""The end of the names of security protocols with TLS."""
 
 
 class FaultControlServer:
@@ -193,6 +195,11 @@ class FaultControlServer:
     async def _inject(self, order: FaultRequest) -> list[str]:
         """Add faults of requests, each by its text."""
         self._require_proxy()
+        if self._has_tls():
+            raise NotPossible(
+                "the proxy cannot read requests inside TLS: faults of requests need a listener "
+                "without it"
+            )
         try:
             faults = [parse_request_fault(text) for text in order.targets]
         except BadRequestFault as wrong:
@@ -295,6 +302,11 @@ class FaultControlServer:
         except TimeoutError:
             return False
         return True
+
+    def _has_tls(self) -> bool:
+        spec = self._cluster.spec
+        brokers = [spec.node(name) for name in spec.broker_names]
+        return all(each.protocol.endswith(TLS) for each in listeners_of(brokers, {}))
 
     def _release_of(self, node: str) -> str:
         """Return the release that a node runs after its next start."""

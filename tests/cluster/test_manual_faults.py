@@ -171,6 +171,51 @@ def test_a_slow_link_has_the_requested_latency(cluster: Detached) -> None:
     assert seconds(cluster.port) < 0.4
 
 
+def test_requests_get_faults_until_they_are_used_up_or_ended(cluster: Detached) -> None:
+    fault = "InitProducerId error=COORDINATOR_LOAD_IN_PROGRESS"
+    assert cluster.do("inject", "--list") == "no fault of requests was injected\n"
+    assert cluster.do("inject", *fault.split(), "times=2") == f"fault 1: {fault} times=2\n"
+    assert cluster.do("inject", f"{fault} client_id='no client' times=all") == (
+        f"fault 2: {fault} client_id='no client' times=all\n"
+    )
+    with broker_client(f"127.0.0.1:{cluster.port}") as broker:
+        broker.fresh_producer_id()
+    first, state, *hits, second, other = cluster.do("inject", "--list").splitlines()
+    assert (first, state) == (
+        f"fault 1: {fault} times=2",
+        "  over; 2 requests matched, it took effect on 2",
+    )
+    assert len(hits) == 2 and all(hit.endswith("at broker-1") for hit in hits)
+    assert second.startswith("fault 2: ")
+    assert other == "  no request has matched yet; 0 requests matched, it took effect on 0"
+    found = msgspec.json.decode(cluster.do("inject", "--list", "--json", "-"))
+    assert [(each["number"], each["effects"], each["is_over"]) for each in found] == [
+        (1, 2, True),
+        (2, 0, False),
+    ]
+    assert cluster.do("inject", "--end", "2", "--end", "2") == (
+        "fault 2 ended\nfault 2 had ended already\n"
+    )
+    assert cluster.do("inject", "--end", "all") == "fault 1 ended\n"
+    assert cluster.do("inject", "--end", "all") == "there was no fault of requests to end\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("EndTx", "drop"), "EndTx is no API of Kafka: did you mean EndTxn?"),
+        (("--end", "77"), "77 is not the number of a fault of requests (faults: "),
+        ((), "give a fault, or --list, or --end; see kraftsim inject --help"),
+        (("--list", "--end", "1"), "give a fault, or --list, or --end; see kraftsim inject --help"),
+        (("EndTxn", "drop", "--json", "-"), "--json has the result of --list"),
+    ],
+)
+def test_bad_faults_of_requests_are_one_line(
+    cluster: Detached, words: tuple[str, ...], line: str
+) -> None:
+    assert one_line_of(cluster.run("inject", *words)).startswith(f"Error: {line}")
+
+
 def test_the_leader_can_be_targeted_without_its_name(cluster: Detached) -> None:
     assert cluster.do("pause", "leader") == "controller-101 paused\n"
     assert cluster.do("resume", "controller-*") == "controller-101 resumed\n"

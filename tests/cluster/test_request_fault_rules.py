@@ -594,6 +594,17 @@ def test_black_hole_with_a_trigger_keeps_the_request_that_it_caught() -> None:
     assert link.at_node == request(1) + request(2) + request(3)
 
 
+def test_bytes_of_tls_pass_whatever_they_are() -> None:
+    """One of 256 records looks like a Fetch with a long client id."""
+    link = linked("* drop times=all")
+    hello = bytes.fromhex("1603010200010001fc0303") + bytes(100)
+    link.gate.feed_request(hello)
+    link.gate.feed_response(hello)
+    link.gate.feed_request(request(1))
+    assert link.at_node == hello + request(1)
+    assert (link.at_client, link.effects) == (hello, 0)
+
+
 def test_raw_tokens_pass_in_a_black_hole_of_others() -> None:
     """A token of SASL without a request header does not say who the client is."""
     link = linked("* blackhole client_id=app")

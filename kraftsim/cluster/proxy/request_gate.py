@@ -42,6 +42,8 @@ REQUEST_HEAD: Final = struct.Struct(">ihhih")
 """Size, API key, version, correlation id, size of the client id."""
 RESPONSE_HEAD: Final = struct.Struct(">ii")
 SIZE_BYTES: Final = 4
+FRAME_BYTES_MAX: Final = 1 << 28
+"""No frame is larger, and the first bytes of a TLS record, read as a size, are."""
 KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
 PRODUCE_HEAD_BYTES: Final = 70_000
 """So many bytes of a Produce have its `acks`, whatever its client id and transactional id."""
@@ -113,6 +115,8 @@ class RequestGate:
         """A request that waits for earlier answers."""
         self._is_held = False
         self._is_silent = False
+        self._is_opaque = False
+        """Whether the bytes are no frames, such as those of TLS: then all of them pass."""
         self._awaited: _Awaited | None = None
         self._responses = b""
         self._passing_response = 0
@@ -132,12 +136,18 @@ class RequestGate:
 
     def feed_request(self, data: bytes) -> None:
         """Take bytes of the client."""
+        if self._is_opaque:
+            self._actions.to_node(data)
+            return
         self._requests += data
         self._go_on()
 
     def feed_response(self, data: bytes) -> None:
         """Take bytes of the node."""
         if self._is_silent:
+            return
+        if self._is_opaque:
+            self._actions.to_client(data)
             return
         self._responses += data
         self._pass_responses()
@@ -185,8 +195,15 @@ class RequestGate:
         if len(data) < REQUEST_HEAD.size:
             return False
         size, api_key, version, correlation_id, name_bytes = REQUEST_HEAD.unpack_from(data)
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            self._is_opaque = True
+            requests, self._requests = self._requests, b""
+            responses, self._responses = self._responses, b""
+            self._to_node(requests)
+            self._to_client(responses)
+            return True
         whole, head_bytes = SIZE_BYTES + size, REQUEST_HEAD.size + max(0, name_bytes)
-        if api_key not in KNOWN_APIS:  # a raw token of SASL, or bytes that are no frames
+        if api_key not in KNOWN_APIS:  # a raw token of SASL
             self._passing_request = whole
             return True
         if len(data) < min(whole, PRODUCE_HEAD_BYTES if api_key == ApiKey.PRODUCE else head_bytes):
