@@ -45,6 +45,7 @@ SIZE_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 1 << 28
 """No frame is larger, and the first bytes of a TLS record, read as a size, are."""
 KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
+NO_REQUEST: Final = -1
 PRODUCE_HEAD_BYTES: Final = 70_000
 """So many bytes of a Produce have its `acks`, whatever its client id and transactional id."""
 FIRST_WITH_TRANSACTIONAL_ID, FIRST_FLEXIBLE_PRODUCE = 3, 9
@@ -121,8 +122,8 @@ class RequestGate:
         self._responses = b""
         self._passing_response = 0
         self._answering: int | None = None
-        self._last: tuple[int, int] | None = None
-        """API key and version of the last request, if there was one; it says who the client is."""
+        self._api_key = self._api_version = NO_REQUEST
+        """Those of the last request, if there was one; it says who the client is."""
         self._name = b""
         self._client_id: str | None = None
         self._sender = source or CLIENTS
@@ -151,8 +152,10 @@ class RequestGate:
             return
         self._responses += data
         self._pass_responses()
-        self._act()
-        self._go_on()
+        if self._ready is not None:
+            self._act()
+        if self._requests:
+            self._go_on()
 
     def keeps_end(self, end: Callable[[], None]) -> bool:
         """Return whether the end of one side is not to be seen by the other now; then it is called
@@ -177,20 +180,17 @@ class RequestGate:
             and not self._is_held
             and not self._is_silent
             and self._ready is None
-            and not self._is_in_black_hole()
+            and (not self._rules.has_black_holes or not self._is_in_black_hole())
             and self._pass_request()
         ):
-            self._act()
+            if self._ready is not None:
+                self._act()
 
     def _pass_request(self) -> bool:
         """Pass a part of the bytes, or decide about a request; False while more must arrive."""
         data = self._requests
         if self._passing_request:
-            part, self._requests = data[: self._passing_request], data[self._passing_request :]
-            self._passing_request -= len(part)
-            self._to_node(part)
-            if not self._passing_request:
-                self._on_passed()
+            self._pass_some(self._passing_request)
             return True
         if len(data) < REQUEST_HEAD.size:
             return False
@@ -204,17 +204,22 @@ class RequestGate:
             return True
         whole, head_bytes = SIZE_BYTES + size, REQUEST_HEAD.size + max(0, name_bytes)
         if api_key not in KNOWN_APIS:  # a raw token of SASL
-            self._passing_request = whole
+            self._pass_some(whole)
             return True
         if len(data) < min(whole, PRODUCE_HEAD_BYTES if api_key == ApiKey.PRODUCE else head_bytes):
             return False
-        self._seen(api_key, version, data[REQUEST_HEAD.size : head_bytes], is_null=name_bytes < 0)
-        if self._is_in_black_hole():
+        self._api_key, self._api_version = api_key, version
+        name = data[REQUEST_HEAD.size : head_bytes]
+        if name != self._name:
+            self._name = name
+            self._client_id = None if name_bytes < 0 else name.decode(errors="replace")
+            self._sender = self._source or sender_of(self._client_id, self._client_ids)
+        if self._rules.has_black_holes and self._is_in_black_hole():
             return False
         if not self._rules.may_concern(api_key):
             if api_key != ApiKey.PRODUCE or acks_of(data, version) != ACKS_NONE:
                 self._unanswered[correlation_id] = api_key
-            self._passing_request = whole
+            self._pass_some(whole)
             return True
         if len(data) < whole:
             return False
@@ -222,13 +227,17 @@ class RequestGate:
         self._decide(frame)
         return True
 
-    def _seen(self, api_key: int, version: int, name: bytes, *, is_null: bool) -> None:
-        """Learn from the head of a request who the client is: that rarely changes."""
-        self._last = api_key, version
-        if name != self._name:
-            self._name = name
-            self._client_id = None if is_null else name.decode(errors="replace")
-            self._sender = self._source or sender_of(self._client_id, self._client_ids)
+    def _pass_some(self, size: int) -> None:
+        """Pass so many bytes of a request, or as many of them as have arrived."""
+        data = self._requests
+        if len(data) <= size:
+            part, self._requests = data, b""
+        else:
+            part, self._requests = data[:size], data[size:]
+        self._passing_request = size - len(part)
+        self._to_node(part)
+        if self._rules.has_waiting and not self._passing_request:
+            self._on_passed()
 
     def _decide(self, frame: bytes) -> None:
         try:
@@ -346,7 +355,7 @@ class RequestGate:
         while (
             self._responses
             and not self._is_silent
-            and not self._is_in_black_hole()
+            and (not self._rules.has_black_holes or not self._is_in_black_hole())
             and self._pass_response()
         ):
             pass
@@ -354,18 +363,15 @@ class RequestGate:
     def _pass_response(self) -> bool:
         data = self._responses
         if self._passing_response:
-            part, self._responses = data[: self._passing_response], data[self._passing_response :]
-            self._passing_response -= len(part)
-            self._to_client(part)
-            if not self._passing_response and self._answering is not None:
-                self._on_answered(self._answering)
+            self._pass_some_of_response(self._passing_response)
             return True
         if len(data) < RESPONSE_HEAD.size:
             return False
         size, correlation_id = RESPONSE_HEAD.unpack_from(data)
         whole = SIZE_BYTES + size
         if self._awaited is None or self._awaited.correlation_id != correlation_id:
-            self._passing_response, self._answering = whole, correlation_id
+            self._answering = correlation_id
+            self._pass_some_of_response(whole)
             return True
         if len(data) < whole:
             return False
@@ -373,6 +379,19 @@ class RequestGate:
         self._unanswered.pop(correlation_id, None)
         self._on_awaited(self._awaited, data[:whole])
         return True
+
+    def _pass_some_of_response(self, size: int) -> None:
+        data = self._responses
+        if len(data) <= size:
+            part, self._responses = data, b""
+        else:
+            part, self._responses = data[:size], data[size:]
+        self._passing_response = size - len(part)
+        self._to_client(part)
+        if not self._passing_response and self._answering is not None:
+            api_key = self._unanswered.pop(self._answering, None)
+            if api_key is not None and self._rules.has_waiting:
+                self._passes(api_key, is_reply=True)
 
     def _on_awaited(self, awaited: _Awaited, frame: bytes) -> None:
         self._awaited = None
@@ -468,14 +487,8 @@ class RequestGate:
 
     def _on_passed(self) -> None:
         """A request was handed to the node."""
-        if self._last is not None:
-            self._passes(self._last[0], is_reply=False)
-
-    def _on_answered(self, correlation_id: int) -> None:
-        """An answer was handed to the client."""
-        api_key = self._unanswered.pop(correlation_id, None)
-        if api_key is not None:
-            self._passes(api_key, is_reply=True)
+        if self._api_key != NO_REQUEST:
+            self._passes(self._api_key, is_reply=False)
 
     def _passes(self, api_key: int, *, is_reply: bool) -> None:
         if self._rules.has_waiting:
@@ -486,12 +499,14 @@ class RequestGate:
 
     def _is_in_black_hole(self) -> bool:
         """Return whether the connection carries nothing; called when there is something."""
-        if self._black_hole is None and self._rules.has_black_holes and self._last is not None:
+        if self._black_hole is None and self._rules.has_black_holes and self._api_key != NO_REQUEST:
             number = self._rules.black_hole_of(
                 self._node, self._sender, self._client_id, self._actions.now_ms()
             )
             if number is not None:
-                self._enter_black_hole(number, self._request(*self._last, _not_kept))
+                self._enter_black_hole(
+                    number, self._request(self._api_key, self._api_version, _not_kept)
+                )
         return self._black_hole is not None
 
     def _enter_black_hole(self, number: int, request: SeenRequest) -> None:

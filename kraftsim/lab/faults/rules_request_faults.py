@@ -332,6 +332,12 @@ class RequestRules:
 
     seed: int = 0
     on_black_hole: Callable[[int], None] | None = None
+    has_black_holes: bool = False
+    """Whether a fault may hold whole connections. Like the next, a field that is read for each
+    frame.
+    """
+    has_waiting: bool = False
+    """Whether a request waits until others have overtaken it: then `passed` is to be called."""
     _active: dict[int, _Rule] = field(default_factory=dict)
     """Those that may still take effect on a request."""
     _black_holes: dict[int, _Rule] = field(default_factory=dict)
@@ -344,16 +350,6 @@ class RequestRules:
     def is_empty(self) -> bool:
         """Whether no fault waits for a request, holds a connection, or a request for others."""
         return not self._active and not self._black_holes and not self._waiting
-
-    @property
-    def has_black_holes(self) -> bool:
-        """Whether a fault may hold whole connections."""
-        return bool(self._black_holes)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether a request waits until others have overtaken it: then `passed` is to be called."""
-        return bool(self._waiting)
 
     def may_concern(self, api_key: int) -> bool:
         """Return whether a fault is about requests of an API."""
@@ -370,6 +366,7 @@ class RequestRules:
         rule = _Rule(number, fault, str(number) if key is None else key, ends_ms)
         if fault.action is RequestAction.BLACKHOLE:
             self._black_holes[number] = rule
+            self.has_black_holes = True
         if not fault.is_standing:
             self._active[number] = rule
         elif self.on_black_hole is not None:
@@ -380,10 +377,11 @@ class RequestRules:
         """End a fault: it decides no more, and what it holds goes on. Nothing, if it is over."""
         rule = self._active.pop(number, None) or self._black_holes.get(number)
         self._black_holes.pop(number, None)
+        self.has_black_holes = bool(self._black_holes)
         if rule is not None:
             self._keep_finished(rule)
         for each in [each for each, held in self._waiting.items() if held.rule.number == number]:
-            self._waiting.pop(each).then(False)
+            self._end_wait(each).then(False)
         if rule is not None:
             calls, rule.on_over = list(rule.on_over.values()), {}
             for call in calls:
@@ -505,9 +503,11 @@ class RequestRules:
         self._waiting[key] = _Waiting(
             rule, request.node, request.api_key, connection, rule.fault.overtaken_by, then
         )
+        self.has_waiting = True
 
         def give_up() -> None:
-            self._waiting.pop(key, None)
+            if key in self._waiting:
+                self._end_wait(key)
 
         return give_up
 
@@ -528,10 +528,14 @@ class RequestRules:
             ):
                 waiting.left -= 1
                 if not waiting.left:
-                    del self._waiting[key]
-                    waiting.then(True)
+                    self._end_wait(key).then(True)
 
     # ----------------------------------------------------------------------------------------------
+
+    def _end_wait(self, key: int) -> _Waiting:
+        waiting = self._waiting.pop(key)
+        self.has_waiting = bool(self._waiting)
+        return waiting
 
     def _rule(self, number: int) -> _Rule | None:
         return (
