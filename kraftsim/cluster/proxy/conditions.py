@@ -2,7 +2,7 @@
 each condition so far.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -105,10 +105,12 @@ class LinkState:
 
 
 class Conditions:
-    """All conditions and links of a proxy."""
+    """All conditions and links of a proxy. A name that is added to `node_names` later is a node's
+    from then on.
+    """
 
-    def __init__(self, node_names: Iterable[str]) -> None:
-        self._node_names = frozenset(node_names)
+    def __init__(self, node_names: Container[str]) -> None:
+        self._node_names = node_names
         self._states: dict[Link, LinkState] = {}
         self._imposed: dict[int, Imposed] = {}
         self._next_number = 1

@@ -206,8 +206,10 @@ class Flow:
             self._owner.reset()
             return
         self.drop()
-        if not target.is_closing():
+        if not target.is_closing() and target.can_write_eof():
             target.write_eof()
+        elif not target.is_closing():
+            target.close()  # TLS has no half-closed connections
         self._owner.ended()
 
     def _enqueue(self, data: bytes) -> None:

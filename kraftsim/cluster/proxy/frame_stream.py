@@ -7,7 +7,7 @@ Source: Kafka protocol guide, "Common Request and Response Structure".
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from kraftsim.cluster.proxy.control_messages import Notify
@@ -47,7 +47,7 @@ class WaitingFrame:
 class FrameWatches:
     """All watches. Each matches once."""
 
-    def __init__(self, node_names: frozenset[str]) -> None:
+    def __init__(self, node_names: Container[str]) -> None:
         self._node_names = node_names
         self._waiting: dict[int, WaitingFrame] = {}
         self._next_number = 1

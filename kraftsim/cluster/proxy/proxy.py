@@ -1,9 +1,12 @@
 """The proxy itself: listens for every node, tracks all connections, and carries out requests."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import socket
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from ssl import SSLContext
+from typing import Protocol
 
 from kraftsim.cluster.proxy.conditions import Conditions
 from kraftsim.cluster.proxy.control_messages import (
@@ -37,6 +40,7 @@ from kraftsim.lab.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, 
 from kraftsim.lab.faults.rules_request_faults import (
     FETCHER,
     RequestFault,
+    RequestFaultStatus,
     RequestHit,
     RequestRules,
     SeenRequest,
@@ -88,6 +92,26 @@ class Halved:
         )
 
 
+class RelayFrames(Protocol):
+    """Reads the frames of one connection, and passes bytes on."""
+
+    def feed_request(self, data: bytes) -> None:
+        """Take bytes of the client."""
+        ...
+
+    def feed_response(self, data: bytes) -> None:
+        """Take bytes of the node."""
+        ...
+
+    def end_requests(self) -> None:
+        """The client sends no more."""
+        ...
+
+    def end_responses(self) -> None:
+        """The node sends no more."""
+        ...
+
+
 class Proxy:
     """The state of one proxy process."""
 
@@ -96,10 +120,16 @@ class Proxy:
         self.random = stream(plan.seed, "proxy", 1, "jitter")
         self.follows_frames = plan.follows_frames
         self.judges_requests = plan.judges_requests
-        self._rules = RequestRules(plan.seed)
+        self.rules = RequestRules()
+        self.read_frames: Callable[[Relay, Flow, Flow], RelayFrames] | None = None
+        """Makes what reads the frames of a connection instead of a gate that is always there."""
+        self.client_tls: SSLContext | None = None
+        """Terminates TLS towards clients."""
+        self.node_tls: SSLContext | None = None
+        """The same towards nodes."""
         self._hits: dict[int, Notify] = {}
         self.relays: dict[int, Relay] = {}
-        names = self._node_names = frozenset(post.name for post in plan.posts)
+        names = self._node_names = {post.name for post in plan.posts}
         self.conditions = Conditions(names)
         self.watches = FrameWatches(names)
         self._plan = plan
@@ -119,9 +149,21 @@ class Proxy:
         for post in self._plan.posts:
             self._servers.append(
                 await self.loop.create_server(
-                    self._acceptor(post), post.host, post.port, backlog=512
+                    self._acceptor(partial(_the_post, post)), post.host, post.port, backlog=512
                 )
             )
+
+    async def listen(self, listener: socket.socket, post: Callable[[], Post]) -> None:
+        """Listen for a node that was not in the plan; `post` is asked at each connection."""
+        self._servers.append(
+            await self.loop.create_server(
+                self._acceptor(post), sock=listener, backlog=512, ssl=self.client_tls
+            )
+        )
+
+    def add_name(self, name: str) -> None:
+        """A node has this name from now on; other names are clients'."""
+        self._node_names.add(name)
 
     def close(self) -> None:
         """End everything."""
@@ -130,8 +172,8 @@ class Proxy:
         for relay in list(self.relays.values()):
             relay.reset()
 
-    def _acceptor(self, post: Post) -> Callable[[], asyncio.Protocol]:
-        return lambda: Relay(self, post).near
+    def _acceptor(self, post: Callable[[], Post]) -> Callable[[], asyncio.Protocol]:
+        return lambda: Relay(self, post()).near
 
     # Callbacks of connections
     # ----------------------------------------------------------------------------------------------
@@ -196,7 +238,13 @@ class Proxy:
         await asyncio.sleep(after_seconds)
         try:
             async with asyncio.timeout(ALONE_SECONDS):
-                reader, writer = await asyncio.open_connection(post.behind_host, post.behind_port)
+                tls = self.node_tls
+                reader, writer = await asyncio.open_connection(
+                    post.behind_host,
+                    post.behind_port,
+                    ssl=tls,
+                    server_hostname=post.behind_host if tls is not None else None,
+                )
                 writer.write(frame)
                 answer = await reader.read(READ_BYTES)
                 writer.close()
@@ -205,9 +253,19 @@ class Proxy:
         if answer:
             on_answer(len(answer))
 
-    def gate(self, relay: Relay, requests: Flow, responses: Flow) -> RequestGate:
-        """Return the faults of requests of a connection."""
-        post = relay.post
+    def gate(
+        self,
+        relay: Relay,
+        *,
+        to_node: Callable[[bytes], None],
+        to_client: Callable[[bytes], None],
+        unanswered: Iterable[int] = (),
+        passing_request: int = 0,
+        passing_response: int = 0,
+    ) -> RequestGate:
+        """Return the faults of requests of a connection, which may be under way."""
+        post, requests, responses = relay.post, relay.requests, relay.responses
+        assert requests is not None and responses is not None, "the near end is known"
 
         def copy(frame: bytes, after_ms: float, on_answer: Callable[[], None]) -> None:
             self.spawn(self._send_alone(post, frame, after_ms / 1000, lambda _: on_answer()))
@@ -215,10 +273,10 @@ class Proxy:
         return RequestGate(
             post.name,
             relay.source if relay.source in self._node_names else "",
-            rules=self._rules,
+            rules=self.rules,
             actions=GateActions(
-                to_node=requests.feed,
-                to_client=responses.feed,
+                to_node=to_node,
+                to_client=to_client,
                 reset=relay.reset,
                 end_requests=partial(requests.end, "eof"),
                 end_responses=partial(responses.end, "eof"),
@@ -228,7 +286,28 @@ class Proxy:
             ),
             on_effect=self._on_effect,
             client_ids=self._names_by_client_id,
+            unanswered=unanswered,
+            passing_request=passing_request,
+            passing_response=passing_response,
         )
+
+    def inject(self, fault: RequestFault, notify: Notify) -> int:
+        """Add a fault of requests; return its number."""
+        number = self.rules.add(fault, self._now_ms())
+        self._hits[number] = notify
+        if fault.duration_ms is not None:
+            self.loop.call_later(
+                fault.duration_ms / 1000, lambda: self.rules.expire(self._now_ms())
+            )
+        return number
+
+    def end_fault(self, number: int) -> None:
+        """End a fault of requests; nothing, if it is over."""
+        self.rules.remove(number)
+
+    def fault_status(self) -> tuple[RequestFaultStatus, ...]:
+        """Return the faults of requests so far."""
+        return self.rules.status(self._now_ms())
 
     def _now_ms(self) -> float:
         return self.loop.time() * 1000
@@ -263,7 +342,7 @@ class Proxy:
                     self._lift(condition_number)
                 return Answer(id=number, number=self.conditions.lift_all(nodes) + len(halved))
             case Cut(links=links, only_one=only_one):
-                return Answer(id=number, effect=self._cut(links, only_one))
+                return Answer(id=number, effect=self.cut(links, only_one))
             case Halve():
                 return Answer(id=number, number=self._halve(order))
             case Follow(watch=wanted):
@@ -279,15 +358,9 @@ class Proxy:
             case InjectRequestFault(fault=fault):
                 if not self.judges_requests:
                     raise NotDone("this proxy carries out no faults of requests")
-                added = self._rules.add(fault, self._now_ms())
-                self._hits[added] = notify
-                if fault.duration_ms is not None:
-                    self.loop.call_later(
-                        fault.duration_ms / 1000, lambda: self._rules.expire(self._now_ms())
-                    )
-                return Answer(id=number, number=added)
+                return Answer(id=number, number=self.inject(fault, notify))
             case EndRequestFault(number=fault_number):
-                self._rules.remove(fault_number)
+                self.rules.remove(fault_number)
                 return Answer(id=number)
             case ListRequestFaults():
                 return Answer(id=number, faults=self._rules.status(self._now_ms()))
@@ -299,7 +372,7 @@ class Proxy:
         self.watches.remove_those_of(notify)
         for number in [number for number, tell in self._hits.items() if tell == notify]:
             del self._hits[number]
-            self._rules.remove(number)
+            self.rules.remove(number)
         for number in [number for number, hold in self._holds.items() if hold.tell == notify]:
             self._holds.pop(number).flow.thaw()
 
@@ -338,7 +411,8 @@ class Proxy:
         self._halved[number] = halved
         return number
 
-    def _cut(self, links: tuple[Link, ...], only_one: bool) -> Effect:
+    def cut(self, links: tuple[Link, ...], only_one: bool) -> Effect:
+        """Reset the connections over links, or one of them chosen at random."""
         reset = self._over(links)
         if only_one and reset:
             reset = [self.random.choice(reset)]
@@ -392,3 +466,7 @@ def _client_ids(plan: ProxyPlan) -> dict[str, str]:
         if post.outgoing_host is None
         for client_id in client_ids_of_node(post.node_id)
     }
+
+
+def _the_post(post: Post) -> Post:
+    return post

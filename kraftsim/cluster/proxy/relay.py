@@ -20,7 +20,7 @@ from kraftsim.cluster.proxy.request_gate import RequestGate
 from kraftsim.lab.faults.field import CLIENTS
 
 if TYPE_CHECKING:
-    from kraftsim.cluster.proxy.proxy import Proxy
+    from kraftsim.cluster.proxy.proxy import Proxy, RelayFrames
 
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 CLIENT_ID_AT: Final = 12
@@ -45,6 +45,9 @@ class Relay:
         self.requests: Flow | None = None
         self.responses: Flow | None = None
         self.gate: RequestGate | None = None
+        self.frames: RelayFrames | None = None
+        """Reads the frames of all requests and responses first, if somebody wants to."""
+        self.when_over: Callable[[], object] | None = None
         self.is_unanswered = False
         """Whether the last bytes were those of a request: it awaits its answer."""
         self._has_begun = False
@@ -102,8 +105,10 @@ class Relay:
         self.requests.source = self.responses.target = self.near.transport
         if proxy.follows_frames and self.post.speaks_kafka:
             self._follow_frames(self.requests, self.responses)
-        if proxy.judges_requests and self.post.speaks_kafka:
-            self.gate = proxy.gate(self, self.requests, self.responses)
+        if proxy.read_frames is not None:
+            self.frames = proxy.read_frames(self, self.requests, self.responses)
+        elif proxy.judges_requests and self.post.speaks_kafka:
+            self.gate = proxy.gate(self, to_node=self.requests.feed, to_client=self.responses.feed)
         waiting = [
             link
             for link in (to_node, from_node)
@@ -121,7 +126,10 @@ class Relay:
     def feed_request(self, data: bytes) -> None:
         """Pass on what a known near end has sent."""
         assert self.requests is not None, "the near end is known"
-        (self.requests.feed if self.gate is None else self.gate.feed_request)(data)
+        if self.frames is not None:
+            self.frames.feed_request(data)
+        else:
+            (self.requests.feed if self.gate is None else self.gate.feed_request)(data)
 
     def _follow_frames(self, requests: Flow, responses: Flow) -> None:
         api_keys: dict[int, int] = {}
@@ -151,8 +159,13 @@ class Relay:
 
     async def _connect(self) -> None:
         try:
+            tls = self._proxy.node_tls
             await self._loop.create_connection(
-                lambda: self.far, self.post.behind_host, self.post.behind_port
+                lambda: self.far,
+                self.post.behind_host,
+                self.post.behind_port,
+                ssl=tls,
+                server_hostname=self.post.behind_host if tls is not None else None,
             )
         except OSError:
             self.reset()
@@ -210,6 +223,8 @@ class Relay:
             if flow is not None:
                 flow.drop()
         self._proxy.relays.pop(self.number, None)
+        if self.when_over is not None:
+            self.when_over()
 
 
 class _End(asyncio.Protocol, ABC):
@@ -291,6 +306,8 @@ class NearEnd(_End):
     def eof_received(self) -> bool:
         """Notify faults that wait for the client to give up."""
         self._relay.given_up()
+        if self._relay.frames is not None:
+            self._relay.frames.end_requests()
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -321,8 +338,16 @@ class FarEnd(_End):
         """Pass answers on."""
         relay = self._relay
         relay.is_unanswered = False
-        if relay.responses is not None:
+        if relay.frames is not None:
+            relay.frames.feed_response(data)
+        elif relay.responses is not None:
             (relay.responses.feed if relay.gate is None else relay.gate.feed_response)(data)
+
+    def eof_received(self) -> bool:
+        """Pass what waits for the rest of its frame."""
+        if self._relay.frames is not None:
+            self._relay.frames.end_responses()
+        return super().eof_received()
 
     def _into(self) -> Flow | None:
         return self._relay.responses

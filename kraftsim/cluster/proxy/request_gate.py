@@ -10,7 +10,7 @@ In an embedded cluster a node carries out the same rules (`kraftsim.cluster.requ
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -86,7 +86,10 @@ class _Awaited:
 
 class RequestGate:
     """The faults of requests of one connection to a node. `source` is the node that has opened it;
-    empty for another client. `topic_name` returns the name of a topic id, where that is known.
+    empty for another client.
+
+    A connection that is under way has requests that wait for their answers (`unanswered`, their
+    correlation ids), and the rest of a request and of a response that pass first.
     """
 
     def __init__(
@@ -98,7 +101,9 @@ class RequestGate:
         actions: GateActions,
         on_effect: OnEffect,
         client_ids: Mapping[str, str],
-        topic_name: Callable[[bytes], str | None] | None = None,
+        unanswered: Iterable[int] = (),
+        passing_request: int = 0,
+        passing_response: int = 0,
     ) -> None:
         self._node = node
         self._source = source
@@ -108,10 +113,9 @@ class RequestGate:
         self._on_effect = on_effect
         self._topic_name = topic_name
         self._requests = b""
-        self._passing_request = 0
+        self._passing_request = passing_request
         """Bytes of the current request that pass as they arrive."""
-        self._unanswered: dict[int, int] = {}
-        """Correlation id -> API key."""
+        self._unanswered: dict[int, None] = dict.fromkeys(unanswered)
         self._ready: tuple[Decided, bytes, SeenRequest] | None = None
         """A request that waits for earlier answers."""
         self._is_held = False
@@ -120,7 +124,7 @@ class RequestGate:
         """Whether the bytes are no frames, such as those of TLS: then all of them pass."""
         self._awaited: _Awaited | None = None
         self._responses = b""
-        self._passing_response = 0
+        self._passing_response = passing_response
         self._answering: int | None = None
         self._api_key = self._api_version = NO_REQUEST
         """Those of the last request, if there was one; it says who the client is."""

@@ -1,0 +1,203 @@
+"""Which responses name addresses of nodes that a client then connects to, and how these are
+replaced: bytes in, bytes out.
+
+A response without an address, and one that cannot be read, stays byte for byte what it was. In a
+message that is changed only host and port differ: tagged fields that kraftsim does not know stay.
+
+The replies to ApiVersions are limited: a version of one of these APIs that is newer than those
+kraftsim can read would hand addresses to clients that the proxy does not see.
+Source: Metadata, FindCoordinator, DescribeCluster (KIP-700, KIP-919); KIP-951 (node endpoints in
+Produce and Fetch), KIP-932 (the same for share groups).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, cast
+
+from protocol.api_keys import ApiKey
+from protocol.codec.slow import tag_spans
+from protocol.frames import SIZE
+from protocol.malformed import MalformedMessage
+from protocol.messages.k03_metadata import MetadataResponse
+from protocol.messages.k18_api_versions import ApiVersionsResponse
+from protocol.messages.k60_describe_cluster import CONTROLLERS, DescribeClusterResponse
+from protocol.messages.registry import response_class
+from protocol.requests import UnsupportedApi, route_of
+from protocol.schema import Message, declaration_of
+
+SIZE_BYTES: Final = 4
+HEADER_V0_BYTES: Final = 8
+"""Size and correlation id."""
+Address = tuple[str, int]
+"""Host and port."""
+
+
+class NodeKind(Enum):
+    """The ids of brokers and of controllers are different series."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class Substitute(Protocol):
+    """What a node's address is replaced with."""
+
+    def __call__(self, kind: NodeKind, node_id: int, address: Address) -> Address:
+        """Return the address at which clients reach the node."""
+        ...
+
+
+class _Endpoint(Protocol):
+    """What has an address in a message."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPlace:
+    """Where a response has addresses: in the elements of `array`, in the response itself if that is
+    empty; since `first_version`.
+    """
+
+    array: str
+    node_id: str
+    first_version: int
+
+
+ADDRESS_PLACES: Final = {
+    int(ApiKey.METADATA): (AddressPlace("brokers", "node_id", 0),),
+    int(ApiKey.FIND_COORDINATOR): (
+        AddressPlace("", "node_id", 0),
+        AddressPlace("coordinators", "node_id", 4),
+    ),
+    int(ApiKey.DESCRIBE_CLUSTER): (AddressPlace("brokers", "broker_id", 0),),
+    int(ApiKey.PRODUCE): (AddressPlace("node_endpoints", "node_id", 10),),
+    int(ApiKey.FETCH): (AddressPlace("node_endpoints", "node_id", 16),),
+    int(ApiKey.SHARE_FETCH): (AddressPlace("node_endpoints", "node_id", 0),),
+    int(ApiKey.SHARE_ACKNOWLEDGE): (AddressPlace("node_endpoints", "node_id", 0),),
+}
+"""The APIs whose responses are read."""
+FIRST_VERSIONS: Final = {
+    **{key: min(place.first_version for place in places) for key, places in ADDRESS_PLACES.items()},
+    int(ApiKey.API_VERSIONS): 0,
+}
+"""The first version of each API whose responses are read."""
+LAST_VERSIONS: Final = {
+    key: declaration_of(response_class(key)).versions.last for key in ADDRESS_PLACES
+}
+"""The last version of each that kraftsim can read."""
+NOT_REPLACED: Final = {
+    ("DescribeQuorumResponse", "nodes.listeners"): "addresses of controllers for people to read; "
+    "no client connects to what it says",
+    ("VoteResponse", "node_endpoints"): "between the nodes of a quorum, which know each other by "
+    "controller.quorum.bootstrap.servers",
+    ("BeginQuorumEpochResponse", "node_endpoints"): "between the nodes of a quorum",
+    ("EndQuorumEpochResponse", "node_endpoints"): "between the nodes of a quorum",
+    ("FetchSnapshotResponse", "node_endpoints"): "between the nodes of a quorum",
+    ("UpdateRaftVoterResponse", "current_leader"): "between the nodes of a quorum",
+    (
+        "StreamsGroupHeartbeatResponse",
+        "partitions_by_user_endpoint.user_endpoint",
+    ): "the address of an application (application.server), not of a node",
+    ("StreamsGroupDescribeResponse", "groups.members.user_endpoint"): "the address of an "
+    "application, not of a node",
+}
+"""Hosts with a port in responses that clients get and that stay, by message and field; why."""
+
+
+def needs_reading(api_key: int, api_version: int) -> bool:
+    """Return whether a response may have an address in it, or is one to ApiVersions."""
+    first = FIRST_VERSIONS.get(api_key)
+    return first is not None and api_version >= first
+
+
+@dataclass(eq=False, slots=True)
+class Rewritten:
+    """A response after the replacement: its frame with the size field, and what was decoded; None
+    if it could not be.
+    """
+
+    frame: bytes
+    message: Message | None
+
+
+def rewrite(api_key: int, api_version: int, frame: bytes, substitute: Substitute) -> Rewritten:
+    """Replace the addresses in the response to a request of an API and version; `frame` is whole,
+    with its size field.
+    """
+    try:
+        message, version, position = _decoded(api_key, api_version, frame)
+    except (MalformedMessage, UnsupportedApi, IndexError, ValueError):
+        return Rewritten(frame, None)
+    if isinstance(message, ApiVersionsResponse):
+        has_changed = _limit(message)
+    else:
+        has_changed = _replace(api_key, message, substitute)
+    if not has_changed:
+        return Rewritten(frame, message)
+    body = route_of(api_key, version).response.encode(message)
+    head = frame[SIZE_BYTES:position]
+    return Rewritten(SIZE.pack(len(head) + len(body)) + head + body, message)
+
+
+def _decoded(api_key: int, api_version: int, frame: bytes) -> tuple[Message, int, int]:
+    """Return the body, its version, and its position. A node that does not know the version of an
+    ApiVersions answers in version 0.
+    """
+    route = route_of(api_key, api_version)
+    position = HEADER_V0_BYTES
+    if route.response_header_version == 1:
+        position += 1
+        if tag_count := frame[HEADER_V0_BYTES]:
+            _, position = tag_spans(tag_count, frame, position)
+    try:
+        return route.response.decode(frame, position)[0], api_version, position
+    except MalformedMessage:
+        if api_key != ApiKey.API_VERSIONS or api_version == 0:
+            raise
+        return route_of(api_key, 0).response.decode(frame, position)[0], 0, position
+
+
+def _replace(api_key: int, message: Message, substitute: Substitute) -> bool:
+    has_changed = False
+    kind = NodeKind.BROKER
+    if isinstance(message, DescribeClusterResponse) and message.endpoint_type == CONTROLLERS:
+        kind = NodeKind.CONTROLLER
+    for place in ADDRESS_PLACES[api_key]:
+        nodes: Iterable[_Endpoint] = (
+            getattr(message, place.array) if place.array else (cast(_Endpoint, message),)
+        )
+        for node in nodes or ():
+            has_changed |= _replace_one(node, place.node_id, kind, substitute)
+    return has_changed
+
+
+def _replace_one(node: _Endpoint, id_field: str, kind: NodeKind, substitute: Substitute) -> bool:
+    host, port, node_id = node.host, node.port, getattr(node, id_field)
+    if not host or port <= 0 or node_id < 0:
+        return False  # no coordinator was found, or the version has the field elsewhere
+    address = substitute(kind, node_id, (host, port))
+    if address == (host, port):
+        return False
+    node.host, node.port = address
+    return True
+
+
+def _limit(message: ApiVersionsResponse) -> bool:
+    """Lower the last versions of APIs whose responses would not be understood."""
+    has_changed = False
+    for api in message.api_keys or ():
+        last = LAST_VERSIONS.get(api.api_key)
+        if last is not None and api.max_version > last >= api.min_version:
+            api.max_version = last
+            has_changed = True
+    return has_changed
+
+
+def topic_ids_of(message: Message | None) -> dict[str, str]:
+    """Return the ids of the topics that a Metadata response names, as hex."""
+    if not isinstance(message, MetadataResponse):
+        return {}
+    return {topic.name: topic.topic_id.hex() for topic in message.topics or () if topic.name}
