@@ -108,6 +108,8 @@ class UpstreamProxy:
         self.plan = plan
         self.topic_ids: dict[str, str] = {}
         """The ids of topics, as hex, that responses have named so far."""
+        self.on_node: Callable[[UpstreamNode, str], object] | None = None
+        """Is called with each node when its name is known, and its address at the proxy."""
         self._loop = loop
         self._proxy = Proxy(ProxyPlan(posts=(), seed=plan.seed, judges_requests=True), loop)
         self._proxy.client_tls = client_tls
@@ -158,6 +160,10 @@ class UpstreamProxy:
     def nodes(self) -> tuple[UpstreamNode, ...]:
         """Every node that the proxy listens for."""
         return tuple(self._nodes.values())
+
+    def address_of(self, node: UpstreamNode) -> str:
+        """Return the address at which clients reach a node."""
+        return f"{self.plan.advertised_host}:{node.listens_port}"
 
     @property
     def node_names(self) -> list[str]:
@@ -286,6 +292,8 @@ class UpstreamProxy:
             self._listen(node)
         self._by_id[kind, node_id] = node
         self._proxy.add_name(name)
+        if self.on_node is not None:
+            self.on_node(node, self.address_of(node))
         return node
 
     def _listen(self, node: UpstreamNode) -> None:
