@@ -58,25 +58,26 @@ class _Endpoint(Protocol):
 @dataclass(frozen=True, slots=True)
 class AddressPlace:
     """Where a response has addresses: in the elements of `array`, in the response itself if that is
-    empty; since `first_version`.
+    empty; from `first_version` on. `structure` is Kafka's name of what has the host and the port.
     """
 
     array: str
-    node_id: str
-    first_version: int
+    structure: str
+    node_id: str = "node_id"
+    first_version: int = 0
 
 
 ADDRESS_PLACES: Final = {
-    int(ApiKey.METADATA): (AddressPlace("brokers", "node_id", 0),),
+    int(ApiKey.METADATA): (AddressPlace("brokers", "MetadataResponseBroker"),),
     int(ApiKey.FIND_COORDINATOR): (
-        AddressPlace("", "node_id", 0),
-        AddressPlace("coordinators", "node_id", 4),
+        AddressPlace("", ""),
+        AddressPlace("coordinators", "Coordinator", first_version=4),
     ),
-    int(ApiKey.DESCRIBE_CLUSTER): (AddressPlace("brokers", "broker_id", 0),),
-    int(ApiKey.PRODUCE): (AddressPlace("node_endpoints", "node_id", 10),),
-    int(ApiKey.FETCH): (AddressPlace("node_endpoints", "node_id", 16),),
-    int(ApiKey.SHARE_FETCH): (AddressPlace("node_endpoints", "node_id", 0),),
-    int(ApiKey.SHARE_ACKNOWLEDGE): (AddressPlace("node_endpoints", "node_id", 0),),
+    int(ApiKey.DESCRIBE_CLUSTER): (AddressPlace("brokers", "DescribeClusterBroker", "broker_id"),),
+    int(ApiKey.PRODUCE): (AddressPlace("node_endpoints", "NodeEndpoint", first_version=10),),
+    int(ApiKey.FETCH): (AddressPlace("node_endpoints", "NodeEndpoint", first_version=16),),
+    int(ApiKey.SHARE_FETCH): (AddressPlace("node_endpoints", "NodeEndpoint"),),
+    int(ApiKey.SHARE_ACKNOWLEDGE): (AddressPlace("node_endpoints", "NodeEndpoint"),),
 }
 """The APIs whose responses are read."""
 FIRST_VERSIONS: Final = {
@@ -88,29 +89,27 @@ LAST_VERSIONS: Final = {
     key: declaration_of(response_class(key)).versions.last for key in ADDRESS_PLACES
 }
 """The last version of each that kraftsim can read."""
+IN_THE_QUORUM: Final = "goes between the nodes of a quorum, which find each other by their settings"
+OF_AN_APPLICATION: Final = "is application.server of a Kafka Streams application"
+OF_A_CLIENT: Final = "is where a client connects from: the proxy's own address"
+OF_A_RULE: Final = "is part of an ACL"
 NOT_REPLACED: Final = {
-    ("DescribeQuorumResponse", "nodes.listeners"): "addresses of controllers for people to read; "
-    "no client connects to what it says",
-    ("VoteResponse", "node_endpoints"): "between the nodes of a quorum, which know each other by "
-    "controller.quorum.bootstrap.servers",
-    ("BeginQuorumEpochResponse", "node_endpoints"): "between the nodes of a quorum",
-    ("EndQuorumEpochResponse", "node_endpoints"): "between the nodes of a quorum",
-    ("FetchSnapshotResponse", "node_endpoints"): "between the nodes of a quorum",
-    ("UpdateRaftVoterResponse", "current_leader"): "between the nodes of a quorum",
-    (
-        "StreamsGroupHeartbeatResponse",
-        "partitions_by_user_endpoint.user_endpoint",
-    ): "the address of an application (application.server), not of a node",
-    ("StreamsGroupDescribeResponse", "groups.members.user_endpoint"): "the address of an "
-    "application, not of a node",
+    ("BeginQuorumEpochResponse", "NodeEndpoint"): IN_THE_QUORUM,
+    ("EndQuorumEpochResponse", "NodeEndpoint"): IN_THE_QUORUM,
+    ("FetchSnapshotResponse", "NodeEndpoint"): IN_THE_QUORUM,
+    ("UpdateRaftVoterResponse", "CurrentLeader"): IN_THE_QUORUM,
+    ("VoteResponse", "NodeEndpoint"): IN_THE_QUORUM,
+    ("DescribeQuorumResponse", "Listener"): "is for people; no client connects to it",
+    ("StreamsGroupHeartbeatResponse", "Endpoint"): OF_AN_APPLICATION,
+    ("StreamsGroupDescribeResponse", "Endpoint"): OF_AN_APPLICATION,
+    ("StreamsGroupDescribeResponse", "Member"): OF_A_CLIENT,
+    ("ConsumerGroupDescribeResponse", "Member"): OF_A_CLIENT,
+    ("DescribeGroupsResponse", "DescribedGroupMember"): OF_A_CLIENT,
+    ("ShareGroupDescribeResponse", "Member"): OF_A_CLIENT,
+    ("DeleteAclsResponse", "DeleteAclsMatchingAcl"): OF_A_RULE,
+    ("DescribeAclsResponse", "AclDescription"): OF_A_RULE,
 }
-"""Hosts with a port in responses that clients get and that stay, by message and field; why."""
-
-
-def needs_reading(api_key: int, api_version: int) -> bool:
-    """Return whether a response may have an address in it, or is one to ApiVersions."""
-    first = FIRST_VERSIONS.get(api_key)
-    return first is not None and api_version >= first
+"""Hosts in responses that stay as they are, by message and structure, and why."""
 
 
 @dataclass(eq=False, slots=True)
@@ -165,7 +164,7 @@ def _replace(api_key: int, message: Message, substitute: Substitute) -> bool:
     kind = NodeKind.BROKER
     if isinstance(message, DescribeClusterResponse) and message.endpoint_type == CONTROLLERS:
         kind = NodeKind.CONTROLLER
-    for place in ADDRESS_PLACES[api_key]:
+    for place in ADDRESS_PLACES.get(api_key, ()):
         nodes: Iterable[_Endpoint] = (
             getattr(message, place.array) if place.array else (cast(_Endpoint, message),)
         )
