@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import OK, Failure, fail
+from kraftsim.cli.options import DIRECTORY
 
 if TYPE_CHECKING:
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamNode, UpstreamProxy
@@ -69,6 +70,13 @@ Exit codes: 0 it was stopped, 3 it could not start."""
     metavar="FAULT",
     help="A fault of requests, as in docs/request-faults.md. Repeatable.",
 )
+@click.option(
+    "--data",
+    type=DIRECTORY,
+    default=None,
+    help="Record what clients send and get as an event log below this directory, for analyze, "
+    "watch and report. Reduces throughput.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of random choices.")
 def proxy(
     upstream: str,
@@ -82,6 +90,7 @@ def proxy(
     upstream_cert: Path | None,
     upstream_key: Path | None,
     faults: tuple[str, ...],
+    data: Path | None,
     seed: int,
 ) -> int:
     """Put a proxy in front of any Kafka cluster, and inject faults into its requests.
@@ -91,6 +100,7 @@ def proxy(
     with each other. For TLS see --tls-cert and --upstream-tls: the proxy reads requests, so it
     cannot pass TLS on unread.
     """
+    from kraftsim.cluster.directories import RunDirectory
     from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamPlan, UpstreamProxy
     from kraftsim.lab.faults.request_fault_text import parse_request_fault
@@ -105,6 +115,7 @@ def proxy(
             port=port,
             seed=seed,
         )
+        directory = RunDirectory(data.absolute()) if data is not None else None
         client_tls = client_context(tls_cert, tls_key)
         node_tls = node_context(upstream_tls, upstream_ca, upstream_cert, upstream_key)
     except (ValueError, OSError) as trouble:
@@ -112,7 +123,11 @@ def proxy(
 
     async def serve(stopping: asyncio.Event) -> int:
         proxy = UpstreamProxy(
-            plan, asyncio.get_running_loop(), client_tls=client_tls, node_tls=node_tls
+            plan,
+            asyncio.get_running_loop(),
+            client_tls=client_tls,
+            node_tls=node_tls,
+            directory=directory,
         )
         await proxy.open()
         click.echo(f"bootstrap.servers={proxy.bootstrap}")
@@ -121,8 +136,10 @@ def proxy(
         proxy.on_node = _print_node
         for fault in injected:
             _inject(proxy, fault)
-        await stopping.wait()
-        proxy.close()
+        await _either(stopping, proxy.has_failed)
+        await proxy.close()
+        if proxy.trouble is not None:
+            raise proxy.trouble
         return OK
 
     try:
@@ -144,6 +161,18 @@ def addresses_of(text: str) -> tuple[tuple[str, int], ...]:
 
 def _print_node(node: "UpstreamNode", address: str) -> None:
     click.echo(f"{node.name:<12} {address} -> {node.host}:{node.port}")
+
+
+async def _either(*events: asyncio.Event) -> None:
+    """Return when one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        for first in asyncio.as_completed(waiting):
+            await first
+            return
+    finally:
+        for each in waiting:
+            each.cancel()
 
 
 def _inject(proxy: "UpstreamProxy", fault: "RequestFault") -> None:

@@ -54,6 +54,7 @@ class Flow:
         "_alarm_at",
         "_is_blocked",
         "_is_full",
+        "_is_held_back",
         "_last_due",
         "_loop",
         "_nowhere",
@@ -92,6 +93,7 @@ class Flow:
         self._is_full = False
         self._is_blocked = False
         """Whether writing to the receiver is paused."""
+        self._is_held_back = False
         link.flows[self] = None
 
     def feed(self, data: bytes) -> None:
@@ -183,6 +185,11 @@ class Flow:
         self.pump()
         self._mind_fullness()
 
+    def hold_back(self, is_held_back: bool) -> None:
+        """Read no more from the source until somebody else has caught up."""
+        self._is_held_back = is_held_back
+        self._mind_fullness()
+
     def drop(self) -> None:
         """Discard everything; both ends are gone."""
         self.is_over = True
@@ -259,7 +266,7 @@ class Flow:
     def _mind_fullness(self) -> None:
         """Pause or resume reading from the source."""
         waiting = self.queued_bytes + (self.frames.kept_bytes if self.frames is not None else 0)
-        is_full = self._is_blocked or waiting > QUEUE_MAX_BYTES
+        is_full = self._is_blocked or self._is_held_back or waiting > QUEUE_MAX_BYTES
         if is_full == self._is_full or self.source is None:
             return
         self._is_full = is_full

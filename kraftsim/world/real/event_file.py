@@ -42,14 +42,13 @@ class EventFile:
 
     def emit(self, event: Event) -> None:
         """Add one line to the buffer."""
+        self.emit_at(event, time.monotonic_ns(), time.time_ns() // NANOSECONDS_PER_MILLISECOND)
+
+    def emit_at(self, event: Event, monotonic_ns: int, wall_ms: int) -> None:
+        """The same for an event of the past: at this time of the machine's two clocks."""
         n = self._next_n
         self._next_n = n + 1
-        self._buffer += self._line(
-            n,
-            time.monotonic_ns() - self._started_ns,
-            time.time_ns() // NANOSECONDS_PER_MILLISECOND,
-            event,
-        )
+        self._buffer += self._line(n, monotonic_ns - self._started_ns, wall_ms, event)
         if self._timer is None:
             self._start_timer()
         if len(self._buffer) >= BUFFER_MAX_BYTES:

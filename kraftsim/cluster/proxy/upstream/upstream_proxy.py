@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.proxy.control_messages import (
     FrameHeld,
     FrameReport,
@@ -29,7 +30,10 @@ from kraftsim.cluster.proxy.control_messages import (
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.proxy import Proxy, RelayFrames
 from kraftsim.cluster.proxy.relay import Relay
-from kraftsim.cluster.proxy.upstream.client_frames import ClientFrames, Gate
+from kraftsim.cluster.proxy.request_gate import RequestGate, UnderWay
+from kraftsim.cluster.proxy.upstream.client_frames import ClientFrames
+from kraftsim.cluster.proxy.upstream.recorded_connection import RecordedFrames, RecordedTransport
+from kraftsim.cluster.proxy.upstream.recording import ObservedEnds, Recorder
 from kraftsim.cluster.proxy.upstream.rules_addresses import (
     Address,
     NodeKind,
@@ -94,7 +98,8 @@ class UpstreamNode(msgspec.Struct, kw_only=True):
 
 class UpstreamProxy:
     """The proxy in front of one cluster; it belongs to one event loop. `client_tls` terminates TLS
-    towards clients, `node_tls` towards the cluster.
+    towards clients, `node_tls` towards the cluster. What clients send and get becomes an event log
+    in `directory`.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class UpstreamProxy:
         *,
         client_tls: SSLContext | None = None,
         node_tls: SSLContext | None = None,
+        directory: RunDirectory | None = None,
     ) -> None:
         self.plan = plan
         self.topic_ids: dict[str, str] = {}
@@ -120,6 +126,14 @@ class UpstreamProxy:
         self._by_id: dict[tuple[NodeKind, int], UpstreamNode] = {}
         self._faults: dict[int, RequestFault] = {}
         self._open_frames: dict[ClientFrames, Relay] = {}
+        self.recorder: Recorder | None = None
+        self.trouble: OSError | None = None
+        """Why the proxy cannot go on; `has_failed` is set then."""
+        self.has_failed = asyncio.Event()
+        if directory is not None:
+            self.recorder = Recorder(
+                directory, on_full=self._hold_back, on_lost=self._on_recorder_lost
+            )
 
     # Beginning and end
     # ----------------------------------------------------------------------------------------------
@@ -130,6 +144,8 @@ class UpstreamProxy:
         reasons = [answer for answer in answers if isinstance(answer, str)]
         if len(reasons) == len(self.plan.upstream):
             raise UpstreamError(reasons[0])
+        if self.recorder is not None:
+            await self.recorder.open()
         for number, (host, port) in enumerate(self.plan.upstream, 1):
             self._listen(
                 UpstreamNode(
@@ -145,9 +161,11 @@ class UpstreamProxy:
             if isinstance(answer, bytes) and answer:
                 self._rewrite(int(ApiKey.METADATA), PROBED_METADATA, answer)
 
-    def close(self) -> None:
-        """End everything."""
+    async def close(self) -> None:
+        """End everything, and return when all events are written."""
         self._proxy.close()
+        if self.recorder is not None:
+            await self.recorder.close()
 
     @property
     def bootstrap(self) -> str:
@@ -231,14 +249,45 @@ class UpstreamProxy:
     # ----------------------------------------------------------------------------------------------
 
     def _read_frames(self, relay: Relay, requests: Flow, responses: Flow) -> RelayFrames:
-        frames = ClientFrames(
+        frames: ClientFrames = ClientFrames(
             to_node=requests.feed, to_client=responses.feed, rewrite=self._rewrite
         )
         self._open_frames[frames] = relay
         relay.when_over = lambda: self._open_frames.pop(frames, None)
         if not self._proxy.rules.is_empty:
             self._open_gate(frames, relay)
-        return frames
+        if self.recorder is None:
+            return frames
+        return self._recorded(self.recorder, relay, frames)
+
+    def _recorded(self, recorder: Recorder, relay: Relay, frames: ClientFrames) -> RelayFrames:
+        near, responses = relay.near.transport, relay.responses
+        assert near is not None and responses is not None, "the near end is connected"
+        address = near.get_extra_info("peername")
+        client_id = "" if relay.source == CLIENTS else relay.source
+        recorder.opened(relay.number, ObservedEnds(str(address[0]), client_id, relay.post.name))
+        responses.target = RecordedTransport(near, partial(recorder.received, relay.number))
+        if recorder.is_full:
+            self._hold_back(True, (relay,))
+        return RecordedFrames(frames, partial(recorder.sent, relay.number))
+
+    def _hold_back(self, is_held_back: bool, relays: Iterable[Relay] | None = None) -> None:
+        """Let clients and nodes wait for the recorder."""
+        for relay in relays or list(self._open_frames.values()):
+            for flow in (relay.requests, relay.responses):
+                if flow is not None:
+                    flow.hold_back(is_held_back)
+
+    def _on_recorder_lost(self, trouble: OSError) -> None:
+        """Events are missing from here on: without them the proxy does not go on."""
+        self.trouble = trouble
+        self.has_failed.set()
+
+    def _forget(self, frames: ClientFrames) -> None:
+        frames.close()
+        relay = self._open_frames.pop(frames, None)
+        if relay is not None and self.recorder is not None:
+            self.recorder.closed(relay.number)
 
     def _open_gate(self, frames: ClientFrames, relay: Relay) -> None:
         requests = relay.requests
