@@ -121,6 +121,12 @@ class Recorder(asyncio.Protocol):
         if self._process is not None:
             await asyncio.to_thread(self._process.wait, STOP_SECONDS)
 
+    @property
+    def pid(self) -> int:
+        """The process id of the other process."""
+        assert self._process is not None, "it was opened"
+        return self._process.pid
+
     def opened(self, number: int, ends: ObservedEnds) -> None:
         """A connection begins."""
         self._hear(Heard.OPENED, number, msgspec.json.encode(ends))

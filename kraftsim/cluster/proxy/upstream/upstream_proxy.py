@@ -63,6 +63,8 @@ PROBE_BYTES: Final = 8
 PROBED_METADATA: Final = 1
 """Of this version all brokers answer a request without topics."""
 TLS_ALERT: Final = b"\x15\x03"
+GATE_SECONDS: Final = 0.1
+"""So long after the last fault the gates are looked at again: one may still hold a request."""
 OnHit = Callable[[RequestHit], None]
 
 
@@ -126,6 +128,7 @@ class UpstreamProxy:
         self._by_id: dict[tuple[NodeKind, int], UpstreamNode] = {}
         self._faults: dict[int, RequestFault] = {}
         self._open_frames: dict[ClientFrames, Relay] = {}
+        self._gate_timer: asyncio.TimerHandle | None = None
         self.recorder: Recorder | None = None
         self.trouble: OSError | None = None
         """Why the proxy cannot go on; `has_failed` is set then."""
@@ -193,6 +196,11 @@ class UpstreamProxy:
         """The number of clients' connections that are open."""
         return len(self._proxy.relays)
 
+    @property
+    def has_gates(self) -> bool:
+        """Whether requests of an open connection are looked at for faults."""
+        return any(frames.has_gate for frames in self._open_frames)
+
     # Conditions of links
     # ----------------------------------------------------------------------------------------------
 
@@ -231,8 +239,11 @@ class UpstreamProxy:
         def notify(news: FrameHeld | FrameReport | RequestFaultHit) -> None:
             if on_hit is not None and isinstance(news, RequestFaultHit):
                 on_hit(news.hit)
+            self._loop.call_soon(self._close_gates)  # it may have been the last effect
 
         number = self._proxy.inject(fault, notify)
+        if fault.duration_ms is not None:
+            self._loop.call_later(fault.duration_ms / 1000 + GATE_SECONDS, self._close_gates)
         for frames, relay in list(self._open_frames.items()):
             self._open_gate(frames, relay)
         return number
@@ -304,7 +315,19 @@ class UpstreamProxy:
                 passing_response=passing_response,
             )
 
-        frames.open_gate(make)
+        frames.open_gate(make, None if relay.source == CLIENTS else relay.source)
+
+    def _close_gates(self) -> None:
+        """Let bytes pass without a look at them again, once there is no fault any more."""
+        if not self._proxy.rules.is_empty:
+            return
+        left = [frames for frames in self._open_frames if not frames.close_gate()]
+        if left and self._gate_timer is None:
+            self._gate_timer = self._loop.call_later(GATE_SECONDS, self._on_gate_timer)
+
+    def _on_gate_timer(self) -> None:
+        self._gate_timer = None
+        self._close_gates()
 
     def _rewrite(self, api_key: int, api_version: int, frame: bytes) -> bytes:
         rewritten = rewrite(api_key, api_version, frame, self._address_for)

@@ -1,0 +1,568 @@
+"""The proxy in front of another cluster: clients that begin there stay there, faults and conditions
+meet them, logins and certificates work, and what they did can be judged.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from kraftsim import Cluster
+from kraftsim.cli.main import kraftsim
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.proxy.upstream import recording
+from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
+from kraftsim.cluster.proxy.upstream.upstream_proxy import (
+    UpstreamError,
+    UpstreamPlan,
+    UpstreamProxy,
+)
+from kraftsim.lab.faults.field import Condition
+from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault, RequestHit
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.rules_authentication import ClientExchange, PlainClient
+from kraftsim.server.security.login import LinkSecurity
+from protocol.api_keys import ApiKey
+from protocol.frames import SIZE
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k18_api_versions import ApiVersionsResponse
+from protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.requests import read_request_head, response_chunks
+from tests.cluster.broker_client import batch_of
+from tests.cluster.test_secured_start import certificates as certificates
+from tests.cluster.test_secured_start import scram_client, settings_for
+
+SECONDS = 10.0
+PRODUCE, METADATA = int(ApiKey.PRODUCE), int(ApiKey.METADATA)
+ANY_PORT = 0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3) as running:
+        running.create_topic("orders", partitions=3)
+        yield running
+
+
+def address_of(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+@asynccontextmanager
+async def in_front_of(
+    bootstrap: str,
+    *,
+    directory: Path | None = None,
+    tls: tuple[ssl.SSLContext | None, ssl.SSLContext | None] = (None, None),
+) -> AsyncIterator[UpstreamProxy]:
+    """A proxy in front of the first of the bootstrap servers."""
+    plan = UpstreamPlan(upstream=(address_of(bootstrap.split(",")[0]),), port=ANY_PORT)
+    proxy = UpstreamProxy(
+        plan,
+        asyncio.get_running_loop(),
+        client_tls=tls[0],
+        node_tls=tls[1],
+        directory=None if directory is None else RunDirectory(directory),
+    )
+    await proxy.open()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
+
+
+@asynccontextmanager
+async def connected(
+    address: str, client_id: str = "app", security: LinkSecurity | None = None
+) -> AsyncIterator[PeerConnection]:
+    host, port = address_of(address)
+    connection = PeerConnection(host, port, client_id=client_id, security=security)
+    await connection.connect()
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def producing(topic: str, *, count: int = 1) -> ProduceRequest:
+    batch = batch_of([b"v%d" % number for number in range(count)])
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[
+            TopicProduceData(
+                name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
+            )
+        ],
+    )
+
+
+async def metadata(connection: PeerConnection, version: int | None = None) -> MetadataResponse:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    answer = await connection.request(asked, api_version=version)
+    assert isinstance(answer, MetadataResponse)
+    return answer
+
+
+async def leader_of_orders(proxy: UpstreamProxy) -> str:
+    """The address at which clients find the leader of orders-0."""
+    async with connected(proxy.bootstrap) as connection:
+        answer = await metadata(connection)
+    leader = answer.topics[0].partitions[0].leader_id
+    return next(f"{each.host}:{each.port}" for each in answer.brokers if each.node_id == leader)
+
+
+async def produced(connection: PeerConnection, *, count: int = 1) -> int:
+    """Produce to orders-0; return the error code."""
+    answer = await connection.request(producing("orders", count=count), api_version=9)
+    assert isinstance(answer, ProduceResponse)
+    return answer.responses[0].partition_responses[0].error_code
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+# --------------------------------------------------------------------------------------------------
+# Addresses
+
+
+async def test_clients_stay_at_the_proxy(cluster: Cluster) -> None:
+    """Whatever tells them an address; and each port leads to the broker of its id."""
+    async with in_front_of(cluster.bootstrap) as proxy:
+        assert [node.name for node in proxy.nodes] == ["broker-1", "broker-2", "broker-3"]
+        ports = {node.node_id: node.listens_port for node in proxy.nodes}
+        async with connected(proxy.bootstrap) as connection:
+            for version in range(connection.version_for(METADATA) + 1):
+                brokers = (await metadata(connection, version)).brokers
+                assert {each.node_id: each.port for each in brokers} == ports, version
+                assert {each.host for each in brokers} == {"127.0.0.1"}
+            described = await connection.request(DescribeClusterRequest())
+            assert isinstance(described, DescribeClusterResponse)
+            assert {each.broker_id: each.port for each in described.brokers} == ports
+            found = await connection.request(
+                FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), api_version=4
+            )
+            assert isinstance(found, FindCoordinatorResponse)
+            assert found.coordinators[0].port == ports.get(found.coordinators[0].node_id, -1)
+        direct = {each.port: name for each, name in zip(proxy.nodes, proxy.node_names, strict=True)}
+        assert len(direct) == len(cluster.broker_names)
+        for node in proxy.nodes:
+            async with connected(proxy.address_of(node)) as connection:
+                await metadata(connection)
+
+
+class FakeBroker:
+    """Answers ApiVersions and Metadata; what it says of the brokers changes."""
+
+    def __init__(self) -> None:
+        self.brokers: list[MetadataResponseBroker] = []
+        self.port = 0
+        self.accepted = 0
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        try:
+            while True:
+                size = SIZE.unpack(await reader.readexactly(4))[0]
+                head = read_request_head(await reader.readexactly(size))
+                body: ApiVersionsResponse | MetadataResponse = (
+                    MetadataResponse(brokers=self.brokers)
+                    if head.api_key == METADATA
+                    else ApiVersionsResponse()
+                )
+                chunks = response_chunks(head.api_key, head.api_version, head.correlation_id, body)
+                writer.write(b"".join(chunks))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+
+@asynccontextmanager
+async def fake_brokers(count: int) -> AsyncIterator[list[FakeBroker]]:
+    brokers = [FakeBroker() for _ in range(count)]
+    for broker in brokers:
+        await broker.open()
+    try:
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.close()
+
+
+def broker(node_id: int, port: int) -> MetadataResponseBroker:
+    return MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+
+
+async def test_broker_keeps_its_port_when_it_moves() -> None:
+    """A broker that comes later gets the next port; new connections follow one that moves."""
+    async with fake_brokers(3) as (first, second, third):
+        first.brokers = [broker(1, first.port), broker(2, second.port)]
+        async with in_front_of(f"127.0.0.1:{first.port}") as proxy:
+            ports = [node.listens_port for node in proxy.nodes]
+            first.brokers = [broker(1, first.port), broker(2, third.port), broker(9, second.port)]
+            async with connected(proxy.bootstrap) as connection:
+                await connection.request(MetadataRequest(topics=[]), api_version=9)
+            assert [node.name for node in proxy.nodes] == ["broker-1", "broker-2", "broker-9"]
+            assert [node.listens_port for node in proxy.nodes][:2] == ports
+            before = third.accepted
+            async with connected(f"127.0.0.1:{ports[1]}") as connection:
+                await connection.request(MetadataRequest(topics=[]), api_version=9)
+            assert third.accepted == before + 1
+
+
+async def test_several_upstreams_have_a_port_each() -> None:
+    """Also one that is down: the others are enough. Names come with the first response."""
+    async with fake_brokers(2) as (first, second):
+        down = socket.create_server(("127.0.0.1", 0))
+        addresses = (
+            ("127.0.0.1", int(down.getsockname()[1])),
+            ("127.0.0.1", first.port),
+            ("127.0.0.1", second.port),
+        )
+        down.close()
+        loop = asyncio.get_running_loop()
+        proxy = UpstreamProxy(UpstreamPlan(upstream=addresses, port=ANY_PORT), loop)
+        await proxy.open()
+        assert len(proxy.bootstrap.split(",")) == 3
+        assert proxy.node_names == ["upstream-1", "upstream-2", "upstream-3"]
+        first.brokers = [broker(5, second.port)]
+        async with connected(proxy.bootstrap.split(",")[1]) as connection:
+            await connection.request(MetadataRequest(topics=[]), api_version=9)
+        assert proxy.node_names == ["upstream-1", "upstream-2", "broker-5"]
+        await proxy.close()
+
+
+async def test_ports_follow_the_first_one() -> None:
+    """Those that are taken are left out; a first one that is taken is an error."""
+    async with fake_brokers(1) as (first,):
+        first.brokers = [broker(1, first.port), broker(2, 9092), broker(3, 9093)]
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            begin = int(probe.getsockname()[1])
+        plan = UpstreamPlan(upstream=(("127.0.0.1", first.port),), port=begin)
+        with socket.create_server(("127.0.0.1", begin + 1)):
+            proxy = UpstreamProxy(plan, loop)
+            await proxy.open()
+            ports = [node.listens_port for node in proxy.nodes]
+            assert ports[0] == begin and ports[1] > begin + 1 and ports[2] > ports[1]
+            with pytest.raises(
+                UpstreamError, match=f"cannot listen on 127.0.0.1:{begin}: .*--port"
+            ):
+                await UpstreamProxy(plan, loop).open()
+            await proxy.close()
+
+
+# --------------------------------------------------------------------------------------------------
+# Faults and conditions
+
+
+def fault(action: RequestAction, **options: object) -> RequestFault:
+    return msgspec.convert({"action": action, "api": PRODUCE, **options}, RequestFault)
+
+
+async def test_fault_meets_a_connection_that_is_open(cluster: Cluster) -> None:
+    """By its node, and of the next requests; then everything passes again."""
+    hits: list[RequestHit] = []
+    async with (
+        in_front_of(cluster.bootstrap) as proxy,
+        connected(await leader_of_orders(proxy)) as connection,
+    ):
+        assert await produced(connection) == 0
+        number = proxy.add_fault(
+            fault(RequestAction.ERROR, error=6, times=2, topic="orders"), hits.append
+        )
+        assert [await produced(connection) for _ in range(3)] == [6, 6, 0]
+        (status,) = proxy.fault_status()
+        assert (status.number, status.effects, status.is_over) == (number, 2, True)
+        assert {hit.node for hit in hits} <= set(proxy.node_names) and len(hits) == 2
+        proxy.end_fault(number)
+        await until(lambda: not proxy.has_gates)
+        assert await produced(connection) == 0
+
+
+async def test_topic_is_known_by_its_id(cluster: Cluster) -> None:
+    """Produce names the id alone since version 13; the proxy has learned it from Metadata."""
+    async with in_front_of(cluster.bootstrap) as proxy:
+        address = await leader_of_orders(proxy)
+        proxy.add_fault(fault(RequestAction.ERROR, error=6, topic="other"))
+        proxy.add_fault(fault(RequestAction.ERROR, error=7, topic="orders"))
+        topic_id = next(each for each, name in proxy.topic_names.items() if name == "orders")
+        async with connected(address) as connection:
+            asked = producing("orders")
+            asked.topic_data[0].name, asked.topic_data[0].topic_id = "", topic_id
+            answer = await connection.request(asked, api_version=13)
+            assert isinstance(answer, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].error_code == 7
+
+
+async def test_black_hole_catches_clients_that_are_connected(cluster: Cluster) -> None:
+    """Their connections stay open; other clients go on, and they go on when it ends."""
+    async with in_front_of(cluster.bootstrap) as proxy:
+        address = await leader_of_orders(proxy)
+        async with connected(address, "app-1") as caught, connected(address, "other") as free:
+            assert await produced(caught) == await produced(free) == 0
+            number = proxy.add_fault(
+                RequestFault(action=RequestAction.BLACKHOLE, client_id="app-*", times=None)
+            )
+            waiting = asyncio.ensure_future(produced(caught))
+            assert await produced(free) == 0
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            proxy.end_fault(number)
+            assert await asyncio.wait_for(waiting, SECONDS) == 0
+
+
+async def test_fault_ends_after_its_duration(cluster: Cluster) -> None:
+    async with (
+        in_front_of(cluster.bootstrap) as proxy,
+        connected(await leader_of_orders(proxy)) as connection,
+    ):
+        proxy.add_fault(fault(RequestAction.ERROR, error=6, times=None, duration_ms=150))
+        assert await produced(connection) == 6
+        await until(lambda: proxy.fault_status()[0].is_over)
+        assert await produced(connection) == 0
+        await until(lambda: not proxy.has_gates)
+
+
+async def test_conditions_of_links(cluster: Cluster) -> None:
+    """Held bytes arrive when the condition is lifted; a cut resets connections; a name that is none
+    is refused.
+    """
+    async with in_front_of(cluster.bootstrap) as proxy:
+        address = await leader_of_orders(proxy)
+        async with connected(address) as connection:
+            assert await produced(connection) == 0
+            number = proxy.impose(proxy.links("broker-*<>clients"), Condition(holds=True))
+            waiting = asyncio.ensure_future(produced(connection))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            assert proxy.lift(number).touched_bytes > 0
+            assert await asyncio.wait_for(waiting, SECONDS) == 0
+            proxy.impose(proxy.links("broker-*>clients"), Condition(latency_ms=50))
+            before = asyncio.get_running_loop().time()
+            assert await produced(connection) == 0
+            assert asyncio.get_running_loop().time() - before >= 0.045
+            assert proxy.lift_all() == 1
+            assert proxy.cut(proxy.links("broker-*<>clients")).closed == proxy.connections + 1
+            await until(lambda: not connection.is_open)
+        with pytest.raises(KeyError):
+            proxy.links("broker-77<>clients")
+
+
+# --------------------------------------------------------------------------------------------------
+# TLS and SASL
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL", "SSL"])
+async def test_secured_upstream(protocol: str, certificates: Path) -> None:
+    """SASL passes: PLAIN and SCRAM. TLS ends at the proxy on both sides, and may be on one."""
+    settings = settings_for(protocol, certificates)
+    pem, trusted = certificates / "both.pem", certificates / "certificate.pem"
+    with Cluster(brokers=2, settings=settings) as running:
+        bootstrap = running.bootstrap
+        is_tls = protocol.endswith("SSL")
+        node_tls = node_context(is_tls, trusted if is_tls else None, None, None)
+        node_tls_of_clients = node_context(True, trusted, None, None)
+        for client_tls, own_tls in (
+            (None, None),
+            (client_context(pem, None), node_tls_of_clients),
+        ):
+            async with in_front_of(bootstrap, tls=(client_tls, node_tls)) as proxy:
+                security = (
+                    LinkSecurity(own_tls, "PLAIN", plain_admin)
+                    if protocol.startswith("SASL")
+                    else LinkSecurity(own_tls)
+                )
+                async with connected(proxy.bootstrap, security=security) as connection:
+                    answer = await connection.request(MetadataRequest(topics=[]))
+                    assert isinstance(answer, MetadataResponse) and len(answer.brokers) == 2
+                other = next(
+                    node for node in proxy.nodes if proxy.address_of(node) != proxy.bootstrap
+                )
+                async with connected(proxy.address_of(other), security=security) as connection:
+                    await connection.request(MetadataRequest(topics=[]))
+                with pytest.raises(OSError):
+                    async with connected(
+                        proxy.bootstrap,
+                        security=LinkSecurity(own_tls, "SCRAM-SHA-256", lambda: scram_client("eve"))
+                        if protocol.startswith("SASL")
+                        else LinkSecurity(None if own_tls else node_tls_of_clients),
+                    ):
+                        pass
+
+
+def plain_admin() -> ClientExchange:
+    return PlainClient("admin", "admin-secret")
+
+
+# --------------------------------------------------------------------------------------------------
+# What is wrong is said in one line
+
+
+async def refused(port: int, **options: ssl.SSLContext) -> str:
+    plan = UpstreamPlan(upstream=(("127.0.0.1", port),), port=ANY_PORT)
+    with pytest.raises(UpstreamError) as caught:
+        await UpstreamProxy(plan, asyncio.get_running_loop(), **options).open()
+    return str(caught.value)
+
+
+async def test_upstream_that_cannot_be_used(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody listens; it is silent; it speaks HTTP; it speaks TLS, or does not."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = int(probe.getsockname()[1])
+        monkeypatch.setattr("kraftsim.cluster.proxy.upstream.upstream_proxy.PROBE_SECONDS", 0.2)
+        assert "does not answer within 0.2 s" in await refused(port)
+    assert f"cannot reach 127.0.0.1:{port}" in await refused(port)
+    monkeypatch.setattr("kraftsim.cluster.proxy.upstream.upstream_proxy.PROBE_SECONDS", 5.0)
+
+    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(http, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert "does not answer as a Kafka broker" in await refused(port)
+    tls = node_context(True, certificates / "certificate.pem", None, None)
+    assert tls is not None
+    assert "does the listener use TLS" in await refused(port, node_tls=tls)
+    server.close()
+    server = await asyncio.start_server(
+        http, "127.0.0.1", 0, ssl=client_context(certificates / "both.pem", None)
+    )
+    port = server.sockets[0].getsockname()[1]
+    assert "--upstream-tls" in await refused(port)
+    wrong = node_context(True, None, None, None)
+    assert wrong is not None
+    assert "--upstream-ca" in await refused(port, node_tls=wrong)
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--upstream", "kafka"], "write --upstream HOST:PORT"),
+        (["--upstream", "kafka:99999"], "write --upstream HOST:PORT"),
+        (["--upstream", "h:1", "--inject", "EndTxn eror=X"], "eror"),
+        (["--upstream", "h:1", "--upstream-ca", __file__], "need --upstream-tls"),
+        (["--upstream", "h:1", "--tls-key", __file__], "--tls-key needs --tls-cert"),
+        (["--upstream", "h:1", "--tls-cert", __file__], "--tls-cert"),
+        (["--upstream", "h:1", "--upstream-tls", "--upstream-ca", __file__], "no certificate"),
+        (["--upstream", "h:1", "--upstream-tls", "--upstream-key", __file__], "--upstream-cert"),
+    ],
+)
+def test_wrong_options_are_named(arguments: list[str], reason: str) -> None:
+    """In one line, with exit code 3."""
+    done = CliRunner().invoke(kraftsim, ["proxy", *arguments])
+    assert done.exit_code == 3 and reason in done.output
+    assert len(done.output.strip().splitlines()) == 1
+
+
+def test_the_command_says_where_clients_connect(cluster: Cluster, tmp_path: Path) -> None:
+    """On its first line; then the brokers, and what faults did; SIGTERM ends it."""
+    bootstrap = cluster.bootstrap.split(",")[0]
+    command = [sys.executable, "-u", "-m", "kraftsim", "proxy", "--upstream", bootstrap]
+    command += ["--port", "0", "--inject", "Metadata error=UNKNOWN_SERVER_ERROR version=9"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip().removeprefix("bootstrap.servers=")
+        lines = [process.stdout.readline().split() for _ in cluster.broker_names]
+        assert lines[0] == ["broker-1", address, "->", bootstrap]
+        assert "error UNKNOWN_SERVER_ERROR for Metadata" in process.stdout.readline()
+
+        async def ask() -> None:
+            async with connected(address) as connection:
+                await connection.request(
+                    MetadataRequest(topics=[MetadataRequestTopic(name="t")]), api_version=9
+                )
+
+        asyncio.run(ask())
+        assert "Metadata v9 of client 'app' at broker-1" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+
+
+# --------------------------------------------------------------------------------------------------
+# The event log
+
+
+def kinds_in(directory: Path) -> list[str]:
+    lines = (directory / "events" / "clients.1.jsonl").read_bytes().splitlines()
+    return [msgspec.json.decode(line)["kind"] for line in lines]
+
+
+async def test_what_clients_did_is_recorded(cluster: Cluster, tmp_path: Path) -> None:
+    """Records that were acknowledged, and some whose acknowledgement a fault kept away."""
+    async with in_front_of(cluster.bootstrap, directory=tmp_path / "run") as proxy:
+        address = await leader_of_orders(proxy)
+        async with connected(address) as connection:
+            assert await produced(connection, count=3) == 0
+            proxy.add_fault(fault(RequestAction.DROP, done=True))
+            lost = asyncio.ensure_future(produced(connection, count=2))
+            await until(lambda: proxy.fault_status()[0].effects == 1)
+        with pytest.raises(OSError):
+            await lost
+    kinds = kinds_in(tmp_path / "run")
+    assert kinds.count("RecordSent") == 5
+    assert kinds.count("RecordAcknowledged") == 3
+
+
+async def test_slow_recorder_holds_clients_back(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left out: the proxy reads no more until the other process goes on."""
+    monkeypatch.setattr(recording, "QUEUE_MAX_BYTES", 1000)
+    async with in_front_of(cluster.bootstrap, directory=tmp_path / "run") as proxy:
+        address = await leader_of_orders(proxy)
+        assert proxy.recorder is not None
+        async with connected(address) as connection:
+            os.kill(proxy.recorder.pid, signal.SIGSTOP)
+            waiting = [asyncio.ensure_future(produced(connection, count=400)) for _ in range(40)]
+            await until(lambda: proxy.recorder is not None and proxy.recorder.is_full)
+            await asyncio.sleep(0.2)
+            assert not all(each.done() for each in waiting)
+            os.kill(proxy.recorder.pid, signal.SIGCONT)
+            assert set(await asyncio.wait_for(asyncio.gather(*waiting), SECONDS)) == {0}
+    assert kinds_in(tmp_path / "run").count("RecordAcknowledged") == 16_000
+
+
+async def test_recorder_that_ends_stops_the_proxy(cluster: Cluster, tmp_path: Path) -> None:
+    """An event log with a gap would be judged wrongly."""
+    async with in_front_of(cluster.bootstrap, directory=tmp_path / "run") as proxy:
+        assert proxy.recorder is not None
+        os.kill(proxy.recorder.pid, signal.SIGKILL)
+        await asyncio.wait_for(proxy.has_failed.wait(), SECONDS)
+        assert "no more events are written" in str(proxy.trouble)
