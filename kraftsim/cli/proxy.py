@@ -24,6 +24,8 @@ Examples:
   kraftsim proxy --upstream 127.0.0.1:9092 --inject 'Produce drop=reply topic=orders nth=2'
   kraftsim proxy --upstream kafka.example:9093 --upstream-tls --upstream-ca ca.pem
   kraftsim proxy --upstream 127.0.0.1:9092 --tls-cert server.pem --tls-key server.key
+  kraftsim proxy --upstream 127.0.0.1:9092 --data runs/real && kraftsim analyze runs/real
+  kraftsim proxy --upstream 127.0.0.1:9092 --capture talk.pcap && kraftsim decode talk.pcap
   kraftsim proxy --upstream 127.0.0.1:9092 --host 0.0.0.0 --advertised-host test-box --port 9192
 
 \b
@@ -77,6 +79,14 @@ Exit codes: 0 it was stopped, 3 it could not start."""
     help="Record what clients send and get as an event log below this directory, for analyze, "
     "watch and report. Reduces throughput.",
 )
+@click.option(
+    "--capture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Write what clients send and get as a packet capture (pcap), in plain text behind TLS: "
+    "for decode, Wireshark and tshark.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of random choices.")
 def proxy(
     upstream: str,
@@ -91,6 +101,7 @@ def proxy(
     upstream_key: Path | None,
     faults: tuple[str, ...],
     data: Path | None,
+    capture: Path | None,
     seed: int,
 ) -> int:
     """Put a proxy in front of any Kafka cluster, and inject faults into its requests.
@@ -128,6 +139,7 @@ def proxy(
             client_tls=client_tls,
             node_tls=node_tls,
             directory=directory,
+            capture=capture,
         )
         await proxy.open()
         click.echo(f"bootstrap.servers={proxy.bootstrap}")

@@ -27,6 +27,8 @@ from kraftsim.cluster.proxy.upstream.upstream_proxy import (
     UpstreamPlan,
     UpstreamProxy,
 )
+from kraftsim.inspect.capture import CaptureReader, CaptureSettings
+from kraftsim.inspect.conversation import Exchange
 from kraftsim.lab.faults.field import Condition
 from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault, RequestHit
 from kraftsim.server.outbound import PeerConnection
@@ -76,6 +78,7 @@ async def in_front_of(
     bootstrap: str,
     *,
     directory: Path | None = None,
+    capture: Path | None = None,
     tls: tuple[ssl.SSLContext | None, ssl.SSLContext | None] = (None, None),
 ) -> AsyncIterator[UpstreamProxy]:
     """A proxy in front of the first of the bootstrap servers."""
@@ -86,6 +89,7 @@ async def in_front_of(
         client_tls=tls[0],
         node_tls=tls[1],
         directory=None if directory is None else RunDirectory(directory),
+        capture=capture,
     )
     await proxy.open()
     try:
@@ -431,10 +435,10 @@ def plain_admin() -> ClientExchange:
 # What is wrong is said in one line
 
 
-async def refused(port: int, **options: ssl.SSLContext) -> str:
+async def refused(port: int, node_tls: ssl.SSLContext | None = None) -> str:
     plan = UpstreamPlan(upstream=(("127.0.0.1", port),), port=ANY_PORT)
     with pytest.raises(UpstreamError) as caught:
-        await UpstreamProxy(plan, asyncio.get_running_loop(), **options).open()
+        await UpstreamProxy(plan, asyncio.get_running_loop(), node_tls=node_tls).open()
     return str(caught.value)
 
 
@@ -565,4 +569,22 @@ async def test_recorder_that_ends_stops_the_proxy(cluster: Cluster, tmp_path: Pa
         assert proxy.recorder is not None
         os.kill(proxy.recorder.pid, signal.SIGKILL)
         await asyncio.wait_for(proxy.has_failed.wait(), SECONDS)
-        assert "no more events are written" in str(proxy.trouble)
+        assert "the process that records has ended" in str(proxy.trouble)
+
+
+async def test_capture_is_read_by_decode(cluster: Cluster, tmp_path: Path) -> None:
+    """Requests and responses in their order, of several connections, one with a large request."""
+    capture = tmp_path / "talk.pcap"
+    async with in_front_of(cluster.bootstrap, capture=capture) as proxy:
+        address = await leader_of_orders(proxy)
+        async with connected(address) as first, connected(address, "other") as second:
+            assert await produced(first, count=3) == 0
+            assert await produced(second, count=20_000) == 0
+    reader = CaptureReader(CaptureSettings())
+    with capture.open("rb") as file:
+        found = [each for each in reader.read(file) if isinstance(each, Exchange)]
+    assert not reader.foreign and not reader.tally.ends_early
+    answers = [each for each in found if each.answers is not None]
+    assert len(answers) * 2 == len(found), "every request has its response"
+    assert [each.said for each in found if each.said] == []
+    assert max(len(each.frame.content) for each in found) > 200_000

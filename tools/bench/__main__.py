@@ -113,6 +113,10 @@ BENCHES = {
         "cost of the proxy in front of the nodes: requests, and records by librdkafka, with and "
         "without it"
     ),
+    "upstream": (
+        "cost of `kraftsim proxy` in front of Apache Kafka: throughput by librdkafka, Java and a "
+        "consumer, and microseconds added to a request"
+    ),
     "idle": "virtual seconds per CPU second, idle and under faults",
     "operator_log": "what the log lines for operators cost per event",
     "large_requests": (

@@ -1,5 +1,5 @@
-"""What clients send and get, as an event log: the proxy hands all bytes to a process beside it, in
-which they become events.
+"""What clients send and get, as an event log, a packet capture, or both: the proxy hands all bytes
+to a process beside it, in which they become that.
 
 To read a record costs more than to pass it on, so the proxy does not do it itself. Nothing is left
 out: when the other process falls behind by more than a few megabytes, the proxy reads no more from
@@ -18,7 +18,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
@@ -28,6 +28,7 @@ import msgspec
 
 from kraftsim.clients.rules_observed_frames import ClientObserver, ObservedConnection
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.proxy.upstream.capture_file import CaptureFile
 from kraftsim.events.event import Event
 from kraftsim.world.real.event_file import EventFile, next_incarnation
 from kraftsim.world.real.world import RealClock
@@ -55,31 +56,37 @@ class Heard(IntEnum):
 
 
 class ObservedEnds(msgspec.Struct, frozen=True):
-    """The ends of a connection: host and client id of the client, and the name of the node."""
+    """The ends of a connection: the client with its client id, the port of the proxy, and the name
+    of the node behind it.
+    """
 
-    host: str
+    client: tuple[str, int]
     client_id: str
+    proxy: tuple[str, int]
     node: str
 
 
 class RecordingLost(OSError):
-    """The process that writes the events has ended; one line with its last words."""
+    """The process that records has ended."""
 
 
 class Recorder(asyncio.Protocol):
-    """The proxy's side. `on_full` is called with True when the other side falls behind, and with
+    """The proxy's side. Events go to the event log of `directory`, packets to the file `capture`;
+    either may be None. `on_full` is called with True when the other side falls behind, and with
     False when it has caught up; `on_lost` if it ends.
     """
 
     def __init__(
         self,
-        directory: RunDirectory,
+        directory: RunDirectory | None,
+        capture: Path | None,
         *,
         on_full: Callable[[bool], None],
         on_lost: Callable[[RecordingLost], None],
     ) -> None:
         self.is_full = False
         self._directory = directory
+        self._capture = capture
         self._on_full = on_full
         self._on_lost = on_lost
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,7 +97,6 @@ class Recorder(asyncio.Protocol):
 
     async def open(self) -> None:
         """Start the other process. Raises OSError."""
-        self._directory.create()
         self._process, writing = self._launch()
         transport, _ = await asyncio.get_running_loop().connect_write_pipe(
             lambda: self, os.fdopen(writing, "wb", 0)
@@ -102,14 +108,16 @@ class Recorder(asyncio.Protocol):
     def _launch(self) -> tuple[subprocess.Popen[bytes], int]:
         """Start the process; return it, and the end of the pipe to write to."""
         reading, writing = os.pipe()
-        with self._directory.human_log(NODE).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(self._directory.root)],
-                stdin=reading,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the proxy, which has the last bytes
-            )
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", __name__),
+                "" if self._directory is None else str(self._directory.root),
+                "" if self._capture is None else str(self._capture),
+            ],
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the proxy, which has the last bytes
+        )
         os.close(reading)
         return process, writing
 
@@ -162,9 +170,7 @@ class Recorder(asyncio.Protocol):
         """The other process has closed its end."""
         self._write = _nowhere
         if not self._is_closing:
-            log = self._directory.human_log(NODE)
-            lines = log.read_text(errors="replace").strip().splitlines() or [f"see {log}"]
-            self._on_lost(RecordingLost(f"no more events are written: {lines[-1]}"))
+            self._on_lost(RecordingLost("the process that records has ended: see its output"))
 
 
 def _nowhere(data: bytes) -> None:
@@ -176,45 +182,23 @@ def _nowhere(data: bytes) -> None:
 
 
 class EventWriter:
-    """Turns what happened into events. `feed` takes the bytes of the pipe in any pieces."""
+    """Turns what happened into events; times are those of the monotonic and the wall clock."""
 
     def __init__(self, events: EventFile) -> None:
         self._events = events
-        self._unread = b""
         self._observers: dict[tuple[str, str], ClientObserver] = {}
         self._connections: dict[int, ObservedConnection] = {}
-        self._clock = RealClock(0)
-        self._now_ns = self._clock.monotonic_ns()
-        self._wall_begin_ms, self._begin_ns = self._clock.wall_ms(), self._now_ns
+        self._now_ns = self._wall_ns = 0
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
-        data = self._unread + data
-        position = 0
-        while position + HEAD.size <= len(data):
-            what, number, time_ns, size = HEAD.unpack_from(data, position)
-            end = position + HEAD.size + size
-            if end > len(data):
-                break
-            self._now_ns = time_ns
-            self._hear(what, number, data[position + HEAD.size : end])
-            position = end
-        self._unread = data[position:]
-
-    def end(self) -> None:
-        """The proxy has ended: what clients have not learned yet stays unknown."""
-        self._now_ns = self._clock.monotonic_ns()
-        for observer in self._observers.values():
-            observer.ended()
-        self._events.close()
-
-    def _hear(self, what: int, number: int, data: bytes) -> None:
+    def hear(self, what: int, number: int, data: bytes, now_ns: int, wall_ns: int) -> None:
+        """Something has happened on a connection."""
+        self._now_ns, self._wall_ns = now_ns, wall_ns
         if what == Heard.OPENED:
             ends = msgspec.json.decode(data, type=ObservedEnds)
-            key = ends.host, ends.client_id
+            key = ends.client[0], ends.client_id
             observer = self._observers.get(key)
             if observer is None:
-                observer = self._observers[key] = ClientObserver(ends.host, self._emit)
+                observer = self._observers[key] = ClientObserver(ends.client[0], self._emit)
             self._connections[number] = observer.connect(ends.node)
         elif what == Heard.SENT:
             self._connections[number].sent(data)
@@ -223,33 +207,103 @@ class EventWriter:
         else:
             del self._connections[number]
 
+    def flush(self) -> None:
+        """Write what is buffered."""
+        self._events.flush()
+
+    def end(self) -> None:
+        """The proxy has ended: what clients have not learned yet stays unknown."""
+        for observer in self._observers.values():
+            observer.ended()
+        self._events.close()
+
     def _emit(self, event: Event) -> None:
-        past_ms = (self._now_ns - self._begin_ns) // NANOSECONDS_PER_MILLISECOND
-        self._events.emit_at(event, self._now_ns, self._wall_begin_ms + past_ms)
+        self._events.emit_at(event, self._now_ns, self._wall_ns // NANOSECONDS_PER_MILLISECOND)
+
+
+class PacketWriter:
+    """Turns what happened into packets."""
+
+    def __init__(self, file: CaptureFile) -> None:
+        self._file = file
+        self.flush = file.flush
+        self.end = file.close
+
+    def hear(self, what: int, number: int, data: bytes, now_ns: int, wall_ns: int) -> None:
+        """Something has happened on a connection."""
+        if what == Heard.OPENED:
+            ends = msgspec.json.decode(data, type=ObservedEnds)
+            self._file.opened(number, ends.client, ends.proxy, wall_ns)
+        elif what == Heard.CLOSED:
+            self._file.closed(number, wall_ns)
+        else:
+            self._file.passed(number, data, wall_ns, is_response=what == Heard.RECEIVED)
+
+
+Writer = EventWriter | PacketWriter
+
+
+class PipeReader:
+    """Splits the bytes of the pipe, in any pieces, into what happened."""
+
+    def __init__(self, writers: Sequence[Writer]) -> None:
+        self._writers = writers
+        self._unread = b""
+        clock = RealClock(0)
+        self._wall_behind_ns = clock.wall_ms() * NANOSECONDS_PER_MILLISECOND - clock.monotonic_ns()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        data = self._unread + data
+        position = 0
+        while position + HEAD.size <= len(data):
+            what, number, now_ns, size = HEAD.unpack_from(data, position)
+            end = position + HEAD.size + size
+            if end > len(data):
+                break
+            part = data[position + HEAD.size : end]
+            for writer in self._writers:
+                writer.hear(what, number, part, now_ns, now_ns + self._wall_behind_ns)
+            position = end
+        self._unread = data[position:]
+
+
+def writers_of(root: str, capture: str) -> list[Writer]:
+    """Open the files that are wanted. Raises OSError."""
+    writers: list[Writer] = []
+    if root:
+        directory = RunDirectory(Path(root))
+        directory.create()
+        events = EventFile(
+            events_dir=directory.events,
+            run=directory.root.name,
+            node=NODE,
+            incarnation=next_incarnation(directory.events, NODE),
+            started_ns=0,
+        )
+        writers.append(EventWriter(events))
+    if capture:
+        writers.append(PacketWriter(CaptureFile(Path(capture))))
+    return writers
 
 
 def main() -> int:
-    """Write the events of what comes through standard input: `python -m ... DIRECTORY`."""
-    directory = RunDirectory(Path(sys.argv[1]))
-    events = EventFile(
-        events_dir=directory.events,
-        run=directory.root.name,
-        node=NODE,
-        incarnation=next_incarnation(directory.events, NODE),
-        started_ns=0,
-    )
-    writer = EventWriter(events)
+    """Record what comes through standard input: `python -m ... DIRECTORY CAPTURE`."""
+    writers = writers_of(*sys.argv[1:3])
+    reader = PipeReader(writers)
     descriptor = sys.stdin.fileno()
     while True:
         ready, _, _ = select.select([descriptor], [], [], FLUSH_SECONDS)
         if not ready:
-            events.flush()
+            for writer in writers:
+                writer.flush()
             continue
         data = os.read(descriptor, READ_BYTES)
         if not data:
             break
-        writer.feed(data)
-    writer.end()
+        reader.feed(data)
+    for writer in writers:
+        writer.end()
     return 0
 
 

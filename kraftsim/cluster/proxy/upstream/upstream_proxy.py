@@ -14,6 +14,8 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from ssl import SSLContext, SSLError
 from typing import Final
 
@@ -101,7 +103,7 @@ class UpstreamNode(msgspec.Struct, kw_only=True):
 class UpstreamProxy:
     """The proxy in front of one cluster; it belongs to one event loop. `client_tls` terminates TLS
     towards clients, `node_tls` towards the cluster. What clients send and get becomes an event log
-    in `directory`.
+    in `directory`, and packets in the file `capture`.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class UpstreamProxy:
         client_tls: SSLContext | None = None,
         node_tls: SSLContext | None = None,
         directory: RunDirectory | None = None,
+        capture: Path | None = None,
     ) -> None:
         self.plan = plan
         self.topic_ids: dict[str, str] = {}
@@ -133,9 +136,9 @@ class UpstreamProxy:
         self.trouble: OSError | None = None
         """Why the proxy cannot go on; `has_failed` is set then."""
         self.has_failed = asyncio.Event()
-        if directory is not None:
+        if directory is not None or capture is not None:
             self.recorder = Recorder(
-                directory, on_full=self._hold_back, on_lost=self._on_recorder_lost
+                directory, capture, on_full=self._hold_back, on_lost=self._on_recorder_lost
             )
 
     # Beginning and end
@@ -276,7 +279,16 @@ class UpstreamProxy:
         assert near is not None and responses is not None, "the near end is connected"
         address = near.get_extra_info("peername")
         client_id = "" if relay.source == CLIENTS else relay.source
-        recorder.opened(relay.number, ObservedEnds(str(address[0]), client_id, relay.post.name))
+        own = near.get_extra_info("sockname")
+        recorder.opened(
+            relay.number,
+            ObservedEnds(
+                (str(address[0]), int(address[1])),
+                client_id,
+                (str(own[0]), int(own[1])),
+                relay.post.name,
+            ),
+        )
         responses.target = RecordedTransport(near, partial(recorder.received, relay.number))
         if recorder.is_full:
             self._hold_back(True, (relay,))
