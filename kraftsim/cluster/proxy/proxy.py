@@ -363,7 +363,7 @@ class Proxy:
                 self.rules.remove(fault_number)
                 return Answer(id=number)
             case ListRequestFaults():
-                return Answer(id=number, faults=self._rules.status(self._now_ms()))
+                return Answer(id=number, faults=self.rules.status(self._now_ms()))
 
     def forget(self, notify: Notify) -> None:
         """The control client has disconnected and cannot decide about its held frames any more, so
