@@ -1,0 +1,189 @@
+"""Reads the logs of a cluster at the end, so that the event log says what became of the records that
+clients were told are in them.
+
+Only what consumers can read is read: up to the high watermark, from leaders, by Fetch. The topics
+are those that clients of the proxy wrote to. Replicas that disagree are not seen; log directories
+are what `kraftsim audit` reads.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from ssl import SSLContext
+
+import msgspec
+
+from kraftsim.clients.events import RecordSent
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.proxy.upstream.rules_addresses import Address
+from kraftsim.events.event import event_file_name
+from kraftsim.partitions.rules_final_log import final_log_events
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.security.login import LinkSecurity
+from kraftsim.world.real.event_file import EventFile, next_incarnation
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import (
+    FINAL_SESSION_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.records.batches import split_batches
+
+NODE = "final"
+CLIENT_ID = "kraftsim-probe"
+FETCH_VERSION, LIST_OFFSETS_VERSION, METADATA_VERSION = 11, 5, 9
+"""Versions that name topics, and that all brokers since 2.4 have."""
+EARLIEST = -2
+PARTITION_BYTES_MAX = 4 << 20
+TopicPartition = tuple[str, int]
+
+
+class LogsNotRead(OSError):
+    """The final logs could not be read; one line with the reason."""
+
+
+async def write_final_logs(
+    directory: RunDirectory, upstream: Iterable[Address], tls: SSLContext | None
+) -> int:
+    """Add the final logs of all partitions that clients wrote to; return their number. Raises
+    LogsNotRead.
+    """
+    wanted = written_partitions(directory)
+    if not wanted:
+        return 0
+    events = EventFile(
+        events_dir=directory.events,
+        run=directory.root.name,
+        node=NODE,
+        incarnation=next_incarnation(directory.events, NODE),
+        started_ns=0,
+    )
+    try:
+        async for (topic, partition), broker, start, data in _logs(wanted, upstream, tls):
+            path = f"{broker}/{topic}-{partition}/{start:020}.log"
+            for event in final_log_events({path: data}):
+                events.emit(event)
+    finally:
+        events.close()
+    return len(wanted)
+
+
+def written_partitions(directory: RunDirectory) -> list[TopicPartition]:
+    """Return the partitions to which clients have sent records, from the newest event log."""
+    incarnation = next_incarnation(directory.events, "clients") - 1
+    found: dict[TopicPartition, None] = {}
+    mark = f'"kind":"{RecordSent.__name__}"'.encode()
+    with (directory.events / event_file_name("clients", incarnation)).open("rb") as lines:
+        for line in lines:
+            if mark in line:
+                sent = msgspec.json.decode(line)
+                found[sent["topic"], sent["partition"]] = None
+    return sorted(found)
+
+
+async def _logs(
+    wanted: list[TopicPartition], upstream: Iterable[Address], tls: SSLContext | None
+) -> AsyncIterator[tuple[TopicPartition, str, int, bytes]]:
+    """Yield each partition, the name of its leader, its log start offset, and its batches."""
+    described = await _described(sorted({topic for topic, _ in wanted}), upstream, tls)
+    brokers = {each.node_id: (each.host, each.port) for each in described.brokers}
+    leaders = {
+        (topic.name or "", each.partition_index): each.leader_id
+        for topic in described.topics
+        for each in topic.partitions
+    }
+    for node_id in sorted({leaders.get(each, -1) for each in wanted}):
+        if node_id not in brokers:
+            lost = next(each for each in wanted if leaders.get(each, -1) == node_id)
+            raise LogsNotRead(f"{lost[0]}-{lost[1]} has no leader: its log cannot be read")
+        connection = _connection(brokers[node_id], tls)
+        try:
+            await connection.connect()
+            for each in wanted:
+                if leaders[each] == node_id:
+                    start, data = await _log(connection, *each)
+                    yield each, f"broker-{node_id}", start, data
+        except OSError as error:
+            raise LogsNotRead(f"a log cannot be read at broker-{node_id}: {error}") from error
+        finally:
+            connection.close()
+
+
+def _connection(address: Address, tls: SSLContext | None) -> PeerConnection:
+    security = None if tls is None else LinkSecurity(tls)
+    return PeerConnection(*address, client_id=CLIENT_ID, security=security)
+
+
+async def _described(
+    topics: list[str], upstream: Iterable[Address], tls: SSLContext | None
+) -> MetadataResponse:
+    trouble = "nobody was asked"
+    for address in upstream:
+        connection = _connection(address, tls)
+        try:
+            await connection.connect()
+            asked = MetadataRequest(
+                topics=[MetadataRequestTopic(name=each) for each in topics],
+                allow_auto_topic_creation=False,
+            )
+            answer = await connection.request(asked, api_version=METADATA_VERSION)
+            assert isinstance(answer, MetadataResponse), "Metadata was asked"
+            return answer
+        except OSError as error:
+            trouble = str(error)
+        finally:
+            connection.close()
+    raise LogsNotRead(f"the final logs cannot be read: {trouble}; does the listener need a login?")
+
+
+async def _log(connection: PeerConnection, topic: str, partition: int) -> tuple[int, bytes]:
+    """Return the log start offset of a partition and all batches below the high watermark."""
+    rows = [ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)]
+    answer = await connection.request(
+        ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=rows)]),
+        api_version=LIST_OFFSETS_VERSION,
+    )
+    assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
+    first = answer.topics[0].partitions[0]
+    _require_none(first.error_code, topic, partition)
+    pieces: list[bytes] = []
+    start = next_offset = first.offset
+    while True:
+        answer = await connection.request(
+            _fetch(topic, partition, next_offset), api_version=FETCH_VERSION
+        )
+        assert isinstance(answer, FetchResponse), "Fetch was asked"
+        found = answer.responses[0].partitions[0]
+        _require_none(found.error_code, topic, partition)
+        for batch in split_batches(found.records or b""):
+            if batch.next_offset > found.high_watermark:
+                break
+            pieces.append(bytes(batch.view))
+            next_offset = batch.next_offset
+        if next_offset >= found.high_watermark:
+            return start, b"".join(pieces)
+
+
+def _fetch(topic: str, partition: int, offset: int) -> FetchRequest:
+    row = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX
+    )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=PARTITION_BYTES_MAX,
+        session_epoch=FINAL_SESSION_EPOCH,
+        topics=[FetchTopic(topic=topic, partitions=[row])],
+    )
+
+
+def _require_none(error_code: int, topic: str, partition: int) -> None:
+    if error_code != ErrorCode.NONE:
+        raise LogsNotRead(f"{topic}-{partition}: {ErrorCode(error_code).name}")
