@@ -24,7 +24,8 @@ Examples:
   kraftsim proxy --upstream 127.0.0.1:9092 --inject 'Produce drop=reply topic=orders nth=2'
   kraftsim proxy --upstream kafka.example:9093 --upstream-tls --upstream-ca ca.pem
   kraftsim proxy --upstream 127.0.0.1:9092 --tls-cert server.pem --tls-key server.key
-  kraftsim proxy --upstream 127.0.0.1:9092 --data runs/real && kraftsim analyze runs/real
+  kraftsim proxy --upstream 127.0.0.1:9092 --data runs/real --read-back
+  kraftsim analyze runs/real
   kraftsim proxy --upstream 127.0.0.1:9092 --capture talk.pcap && kraftsim decode talk.pcap
   kraftsim proxy --upstream 127.0.0.1:9092 --host 0.0.0.0 --advertised-host test-box --port 9192
 
@@ -80,6 +81,12 @@ Exit codes: 0 it was stopped, 3 it could not start."""
     "watch and report. Reduces throughput.",
 )
 @click.option(
+    "--read-back",
+    is_flag=True,
+    help="With --data: at the end read the partitions that clients wrote to, so that it can be "
+    "judged whether what was acknowledged is there, once.",
+)
+@click.option(
     "--capture",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
@@ -102,6 +109,7 @@ def proxy(
     faults: tuple[str, ...],
     data: Path | None,
     capture: Path | None,
+    read_back: bool,
     seed: int,
 ) -> int:
     """Put a proxy in front of any Kafka cluster, and inject faults into its requests.
@@ -118,6 +126,8 @@ def proxy(
     from kraftsim.world.real.runner import run_node
 
     try:
+        if read_back and data is None:
+            raise ValueError("--read-back needs --data")
         injected = [parse_request_fault(text) for text in faults]
         plan = UpstreamPlan(
             upstream=addresses_of(upstream),
@@ -152,6 +162,8 @@ def proxy(
         await proxy.close()
         if proxy.trouble is not None:
             raise proxy.trouble
+        if read_back:
+            click.echo(f"final logs read: {await proxy.read_back()}")
         return OK
 
     try:

@@ -21,6 +21,7 @@ from kraftsim import Cluster
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.proxy.upstream import recording
+from kraftsim.cluster.proxy.upstream.final_logs import LogsNotRead
 from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
 from kraftsim.cluster.proxy.upstream.upstream_proxy import (
     UpstreamError,
@@ -50,6 +51,11 @@ from protocol.messages.k03_metadata import (
 )
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.k18_api_versions import ApiVersionsResponse
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.requests import read_request_head, response_chunks
 from tests.cluster.broker_client import batch_of
@@ -481,6 +487,7 @@ async def test_upstream_that_cannot_be_used(
         (["--upstream", "kafka"], "write --upstream HOST:PORT"),
         (["--upstream", "kafka:99999"], "write --upstream HOST:PORT"),
         (["--upstream", "h:1", "--inject", "EndTxn eror=X"], "eror"),
+        (["--upstream", "h:1", "--read-back"], "--read-back needs --data"),
         (["--upstream", "h:1", "--upstream-ca", __file__], "need --upstream-tls"),
         (["--upstream", "h:1", "--tls-key", __file__], "--tls-key needs --tls-cert"),
         (["--upstream", "h:1", "--tls-cert", __file__], "--tls-cert"),
@@ -570,6 +577,66 @@ async def test_recorder_that_ends_stops_the_proxy(cluster: Cluster, tmp_path: Pa
         os.kill(proxy.recorder.pid, signal.SIGKILL)
         await asyncio.wait_for(proxy.has_failed.wait(), SECONDS)
         assert "the process that records has ended" in str(proxy.trouble)
+
+
+def final_events(directory: Path, kind: str) -> list[dict[str, object]]:
+    lines = (directory / "events" / "final.1.jsonl").read_bytes().splitlines()
+    return [event for event in map(msgspec.json.decode, lines) if event["kind"] == kind]
+
+
+async def produce_to_a_compacted_topic(proxy: UpstreamProxy) -> None:
+    config = CreatableTopicConfig(name="cleanup.policy", value="compact")
+    wanted = CreatableTopic(
+        name="compacted", num_partitions=1, replication_factor=3, configs=[config]
+    )
+    async with connected(proxy.bootstrap) as connection:
+        await connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=5000))
+    error = -1
+    async with asyncio.timeout(SECONDS):
+        while error:
+            for node in proxy.nodes:
+                async with connected(proxy.address_of(node)) as connection:
+                    answer = await connection.request(producing("compacted"), api_version=9)
+                    assert isinstance(answer, ProduceResponse)
+                    error = answer.responses[0].partition_responses[0].error_code
+                if not error:
+                    break
+
+
+async def test_final_logs_are_read_back(cluster: Cluster, tmp_path: Path) -> None:
+    """From the first record on that was acknowledged through the proxy; compacted topics are left
+    out.
+    """
+    async with in_front_of(cluster.bootstrap, directory=tmp_path / "run") as proxy:
+        address = await leader_of_orders(proxy)
+        leader = next(each for each in proxy.nodes if proxy.address_of(each) == address)
+        async with connected(f"{leader.host}:{leader.port}") as direct:
+            assert await produced(direct, count=5) == 0
+        async with connected(address) as connection:
+            assert await produced(connection, count=4) == 0
+            assert await produced(connection, count=2) == 0
+        await produce_to_a_compacted_topic(proxy)
+    assert await proxy.read_back() == 1
+    (log,) = final_events(tmp_path / "run", "FinalLog")
+    records = final_events(tmp_path / "run", "FinalRecord")
+    assert (log["topic"], log["broker"], log["record_count"]) == ("orders", leader.name, 6)
+    assert [each["offset"] for each in records] == list(
+        range(int(str(log["log_start_offset"])), int(str(log["next_offset"])))
+    )
+
+
+async def test_logs_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """Nothing was written: there is nothing to read; else the reason is one line."""
+    events = tmp_path / "events"
+    events.mkdir()
+    plan = UpstreamPlan(upstream=(("127.0.0.1", 1),), port=ANY_PORT)
+    proxy = UpstreamProxy(plan, asyncio.get_running_loop(), directory=RunDirectory(tmp_path))
+    assert await proxy.read_back() == 0
+    (events / "clients.1.jsonl").write_text(
+        '{"topic":"t","partition":0,"offset":7,"kind":"RecordAcknowledged"}\n'
+    )
+    with pytest.raises(LogsNotRead, match="the final logs cannot be read"):
+        await proxy.read_back()
 
 
 async def test_capture_is_read_by_decode(cluster: Cluster, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from kraftsim.cluster.proxy.proxy import Proxy, RelayFrames
 from kraftsim.cluster.proxy.relay import Relay
 from kraftsim.cluster.proxy.request_gate import RequestGate, UnderWay
 from kraftsim.cluster.proxy.upstream.client_frames import ClientFrames
+from kraftsim.cluster.proxy.upstream.final_logs import write_final_logs
 from kraftsim.cluster.proxy.upstream.recorded_connection import RecordedFrames, RecordedTransport
 from kraftsim.cluster.proxy.upstream.recording import ObservedEnds, Recorder
 from kraftsim.cluster.proxy.upstream.rules_addresses import (
@@ -132,6 +133,7 @@ class UpstreamProxy:
         self._faults: dict[int, RequestFault] = {}
         self._open_frames: dict[ClientFrames, Relay] = {}
         self._gate_timer: asyncio.TimerHandle | None = None
+        self._directory = directory
         self.recorder: Recorder | None = None
         self.trouble: OSError | None = None
         """Why the proxy cannot go on; `has_failed` is set then."""
@@ -172,6 +174,15 @@ class UpstreamProxy:
         self._proxy.close()
         if self.recorder is not None:
             await self.recorder.close()
+
+    async def read_back(self) -> int:
+        """After `close`: add the final logs of the partitions that clients wrote to to the event
+        log; return their number. Raises LogsNotRead.
+        """
+        assert self._directory is not None, "there is an event log"
+        known = ((node.host, node.port) for node in self.nodes)
+        addresses = dict.fromkeys((*self.plan.upstream, *known))
+        return await write_final_logs(self._directory, addresses, self._proxy.node_tls)
 
     @property
     def bootstrap(self) -> str:
