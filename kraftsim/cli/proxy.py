@@ -1,6 +1,7 @@
 """`kraftsim proxy`: a proxy in front of any cluster, with faults of requests."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,6 +157,7 @@ def proxy(
         for node in proxy.nodes:
             _print_node(node, proxy.address_of(node))
         proxy.on_node = _print_node
+        proxy.on_notice = partial(click.echo, err=True)
         for fault in injected:
             _inject(proxy, fault)
         await _either(stopping, proxy.has_failed)

@@ -163,7 +163,10 @@ class Connection:
         self.rules = RequestRules()
         self.hits = 0
         self.frames = ClientFrames(
-            to_node=self.to_node.extend, to_client=self.to_client.extend, rewrite=rewritten
+            to_node=self.to_node.extend,
+            to_client=self.to_client.extend,
+            rewrite=rewritten,
+            on_tls=lambda: None,
         )
 
     def open_gate(self) -> None:

@@ -437,6 +437,31 @@ def plain_admin() -> ClientExchange:
     return PlainClient("admin", "admin-secret")
 
 
+async def test_tls_client_at_a_port_without_tls(cluster: Cluster, certificates: Path) -> None:
+    """It is refused, and said once: the proxy cannot pass on what it cannot read."""
+    notices: list[str] = []
+    tls = node_context(True, certificates / "certificate.pem", None, None)
+    async with in_front_of(cluster.bootstrap) as proxy:
+        proxy.on_notice = notices.append
+        for _ in range(2):
+            with pytest.raises(OSError):
+                async with connected(proxy.bootstrap, security=LinkSecurity(tls)):
+                    pass
+    assert len(notices) == 1 and "--tls-cert" in notices[0]
+
+
+async def test_end_of_the_proxy_ends_connections_with_tls(
+    cluster: Cluster, certificates: Path
+) -> None:
+    tls = client_context(certificates / "both.pem", None)
+    trusting = node_context(True, certificates / "certificate.pem", None, None)
+    async with in_front_of(cluster.bootstrap, tls=(tls, None)) as proxy:
+        async with connected(proxy.bootstrap, security=LinkSecurity(trusting)) as connection:
+            await metadata(connection)
+            await proxy.close()
+            await until(lambda: not connection.is_open)
+
+
 # --------------------------------------------------------------------------------------------------
 # What is wrong is said in one line
 

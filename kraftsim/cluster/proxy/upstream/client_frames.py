@@ -39,6 +39,7 @@ KEPT_FETCH_BYTES_MAX: Final = 1 << 16
 """A larger response to Fetch passes in pieces, and loses its endpoints instead of having them
 replaced: the client then asks for Metadata.
 """
+TLS_HANDSHAKE: Final = b"\x16\x03"
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FETCH: Final = int(ApiKey.FETCH)
 SASL_HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE)
@@ -79,7 +80,7 @@ class GateMaker(Protocol):
 
 class ClientFrames:
     """The frames of one connection. `to_node` and `to_client` take what passes; `rewrite` gets each
-    response that may have an address in it.
+    response that may have an address in it; `on_tls` is called for a client that speaks TLS.
     """
 
     __slots__ = (
@@ -88,6 +89,8 @@ class ClientFrames:
         "_held",
         "_held_for",
         "_held_missing",
+        "_last",
+        "_on_tls",
         "_request_head",
         "_request_left",
         "_response_head",
@@ -99,11 +102,14 @@ class ClientFrames:
         "_walk",
     )
 
-    def __init__(self, *, to_node: Send, to_client: Send, rewrite: Rewrite) -> None:
+    def __init__(
+        self, *, to_node: Send, to_client: Send, rewrite: Rewrite, on_tls: Callable[[], None]
+    ) -> None:
         self._to_node = to_node
         self._to_client = to_client
         self._rewrite = rewrite
-        self._gate: Gate | None = None
+        self._on_tls = on_tls
+        self._gate: RequestGate | None = None
         self._awaited: deque[Pending] = deque()
         self._request_head = b""
         """The beginning of a header; it waits for the rest."""
@@ -171,6 +177,8 @@ class ClientFrames:
         self, data: bytes, position: int, api_key: int, version: int, correlation_id: int
     ) -> None:
         """A request begins: remember what its answer answers."""
+        if self._last is None and data.startswith(TLS_HANDSHAKE):
+            self._on_tls()
         if api_key == PRODUCE:
             begin = data if not position else data[position : position + ACKS_WITHIN_BYTES]
             if acks_of(begin, version) == ACKS_NONE:

@@ -122,6 +122,9 @@ class UpstreamProxy:
         """The ids of topics, as hex, that responses have named so far."""
         self.on_node: Callable[[UpstreamNode, str], object] | None = None
         """Is called with each node when its name is known, and its address at the proxy."""
+        self.on_notice: Callable[[str], object] | None = None
+        """Is called with a line about clients that cannot use the proxy."""
+        self.has_seen_tls = False
         self._loop = loop
         self._proxy = Proxy(ProxyPlan(posts=(), seed=plan.seed, judges_requests=True), loop)
         self._proxy.client_tls = client_tls
@@ -275,7 +278,10 @@ class UpstreamProxy:
 
     def _read_frames(self, relay: Relay, requests: Flow, responses: Flow) -> RelayFrames:
         frames: ClientFrames = ClientFrames(
-            to_node=requests.feed, to_client=responses.feed, rewrite=self._rewrite
+            to_node=requests.feed,
+            to_client=responses.feed,
+            rewrite=self._rewrite,
+            on_tls=partial(self._refuse_tls, relay),
         )
         self._open_frames[frames] = relay
         relay.when_over = lambda: self._open_frames.pop(frames, None)
@@ -284,6 +290,14 @@ class UpstreamProxy:
         if self.recorder is None:
             return frames
         return self._recorded(self.recorder, relay, frames)
+
+    def _refuse_tls(self, relay: Relay) -> None:
+        """A client speaks TLS to a port that does not."""
+        relay.reset()
+        if not self.has_seen_tls:
+            self.has_seen_tls = True
+            if self.on_notice is not None:
+                self.on_notice("a client speaks TLS, and is refused: give --tls-cert and --tls-key")
 
     def _recorded(self, recorder: Recorder, relay: Relay, frames: ClientFrames) -> RelayFrames:
         near, responses = relay.near.transport, relay.responses
