@@ -167,6 +167,10 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     """Port of the fault-control socket; 0 until the cluster is ready."""
     secret: str = ""
     """The secret that a client of that socket must send; only the owner can read this file."""
+    http: str = ""
+    """Where HTTP is served: `http://127.0.0.1:8080`; empty if it is not."""
+    http_token: str = ""
+    """The token that a client of it must send."""
 
 
 def read_state(directory: RunDirectory) -> ClusterState | None:

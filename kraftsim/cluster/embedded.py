@@ -17,7 +17,14 @@ from types import TracebackType
 from typing import TypeVar
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.launch import Node, build_node, parse_node, real_world_of, require_valid
+from kraftsim.cluster.launch import (
+    Node,
+    build_node,
+    parse_node,
+    real_world_of,
+    require_valid,
+    require_valid_node,
+)
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import (
@@ -55,6 +62,8 @@ class RunningNode:
     world: RealWorld
     starting: "asyncio.Future[None]"
     failing: "asyncio.Task[BaseException] | None" = None
+    becoming_ready: "asyncio.Task[None] | None" = None
+    is_ready: bool = False
 
 
 class EmbeddedCluster:
@@ -228,6 +237,24 @@ class EmbeddedCluster:
         """
         return override(self._overrides.setdefault(name, {}), settings)
 
+    def setting(self, name: str, key: str) -> str:
+        """Return a property that a node has from its next start on; empty if it has none."""
+        own = self.spec.node(name).properties
+        return self._overrides.get(name, {}).get(key, own.get(key, ""))
+
+    def require_valid(self, name: str, settings: Mapping[str, str]) -> None:
+        """Raise ConfigError or KeyError if a node could not start with these settings."""
+        own = {**self.spec.node(name).properties, **self._overrides.get(name, {}), **settings}
+        require_valid_node({"log.dirs": str(self.directory.data(name)), **own})
+
+    def is_ready(self, name: str) -> bool:
+        """Return whether a node is ready: a broker when it is unfenced."""
+        return name in self._nodes and self._nodes[name].is_ready
+
+    def pid_of(self, name: str) -> int | None:
+        """Return None: all nodes share the caller's process."""
+        return None
+
     async def add_request_fault(
         self, fault: RequestFault, on_hit: Callable[[RequestHit], None]
     ) -> int:
@@ -335,6 +362,7 @@ class EmbeddedCluster:
                 raise
             return  # it was killed meanwhile: its resources are gone
         running.failing = asyncio.ensure_future(node.failed())
+        running.becoming_ready = asyncio.ensure_future(_mark_ready(running))
 
     async def _kill(self, name: str) -> None:
         running = self._forget(name)
@@ -376,8 +404,9 @@ class EmbeddedCluster:
     def _forget(self, name: str) -> RunningNode:
         self._request_taps.forget(name)
         running = self._nodes.pop(name)
-        if running.failing is not None:
-            running.failing.cancel()
+        for task in (running.failing, running.becoming_ready):
+            if task is not None:
+                task.cancel()
         return running
 
 
@@ -399,6 +428,14 @@ async def _ready(running: RunningNode) -> None:
         raise ClusterFailed(
             f"{running.world.node} failed: {failing.result()}"
         ) from failing.result()
+
+
+async def _mark_ready(running: RunningNode) -> None:
+    try:
+        await running.node.ready()
+    except Exception:
+        return  # the node has failed: `failing` has the reason
+    running.is_ready = True
 
 
 async def _cancel_the_rest() -> None:

@@ -74,9 +74,14 @@ def require_valid(spec: ClusterSpec) -> None:
     Raises ConfigError or KeyError: one line.
     """
     for node in spec.nodes():
-        config = parse_node({"log.dirs": node.name, **node.properties})
-        if isinstance(config, NodeConfig):
-            parts_of(config)
+        require_valid_node({"log.dirs": node.name, **node.properties})
+
+
+def require_valid_node(properties: Mapping[str, str]) -> None:
+    """Raise ConfigError or KeyError, one line, if no node could start with these properties."""
+    config = parse_node(properties)
+    if isinstance(config, NodeConfig):
+        parts_of(config)
 
 
 def real_world_of(config: AnyConfig, started_ns: int, *, is_durable: bool = True) -> RealWorld:

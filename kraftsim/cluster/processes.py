@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraftsim.cluster.directories import RunDirectory, write_private
-from kraftsim.cluster.launch import parse_node, parts_of, require_valid
+from kraftsim.cluster.launch import require_valid, require_valid_node
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
 from kraftsim.events.event import event_file_name
 from kraftsim.extensions import EXPORTS_FOR_NODES, for_child
-from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import NodeReady
 from kraftsim.world.real.event_file import next_incarnation
 from kraftsim.world.real.world import RealClock
@@ -155,17 +154,14 @@ class ProcessCluster:
 
     async def _serving(self, readiness: Readiness) -> None:
         while True:
-            await readiness.wait(self._serves)
-            if all(self._serves(name) for name in self.spec.broker_names):
+            await readiness.wait(self.is_ready)
+            if all(self.is_ready(name) for name in self.spec.broker_names):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    def _serves(self, name: str) -> bool:
-        return name in self.nodes and self.nodes[name].is_ready
-
     def _in_the_way(self, readiness: Readiness) -> str:
         """Describe why the cluster is not ready, with the last lines of that node's log."""
-        late = [name for name in self.spec.broker_names if not self._serves(name)]
+        late = [name for name in self.spec.broker_names if not self.is_ready(name)]
         reason = readiness.trouble or f"{', '.join(late)} is not unfenced by the controller"
         name = readiness.node if readiness.trouble or not late else late[0]
         return (
@@ -244,9 +240,15 @@ class ProcessCluster:
     def require_valid(self, name: str, settings: Mapping[str, str]) -> None:
         """Raise ConfigError or KeyError if a node could not start with these settings."""
         own = {**self.spec.node(name).properties, **self._overrides.get(name, {}), **settings}
-        config = parse_node({"log.dirs": str(self.directory.data(name)), **own})
-        if isinstance(config, NodeConfig):
-            parts_of(config)
+        require_valid_node({"log.dirs": str(self.directory.data(name)), **own})
+
+    def is_ready(self, name: str) -> bool:
+        """Return whether a node has reported that it is ready: a broker when it is unfenced."""
+        return name in self.nodes and self.nodes[name].is_ready
+
+    def pid_of(self, name: str) -> int | None:
+        """Return the process id of a node; None if it is down."""
+        return self.pid(name) if name in self.nodes else None
 
     def is_down(self, name: str) -> bool:
         """Return whether a node was killed and not restarted."""

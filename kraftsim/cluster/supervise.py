@@ -1,5 +1,8 @@
 """`kraftsim up` and `down`: a cluster in the foreground until it is interrupted, or in the
 background until `down`.
+
+What else serves the cluster in the same process (HTTP) is a `Service`, which the caller brings: this
+package knows none.
 """
 
 import asyncio
@@ -10,10 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
+from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
+from kraftsim.cluster.cluster_operations import ClusterOperations
 from kraftsim.cluster.directories import (
     ClusterState,
     RunDirectory,
@@ -27,6 +32,7 @@ from kraftsim.cluster.directories import (
 from kraftsim.cluster.fault_control_server import FaultControlServer
 from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
+from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import ClusterSpec, Role
 from kraftsim.extensions import EXPORTS_FOR_NODES, for_child
 
@@ -34,7 +40,41 @@ WATCH_SECONDS = 0.25
 Announce = Callable[[str], None]
 
 
-def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
+class Service(Protocol):
+    """What serves a cluster beside its nodes, in the process of the supervisor."""
+
+    def bind(self) -> None:
+        """Take the address, before any node starts. Raises ClusterFailed."""
+        ...
+
+    def described(self, state: ClusterState) -> ClusterState:
+        """Return `cluster.json` with what clients of the service need."""
+        ...
+
+    def lines(self, state: ClusterState) -> Sequence[str]:
+        """Return what a user is told when the cluster is ready."""
+        ...
+
+    async def open(self, operations: ClusterOperations, request_faults: RequestFaults) -> None:
+        """Serve the cluster, which is ready."""
+        ...
+
+    async def close(self) -> None:
+        """Serve no more."""
+        ...
+
+    def supervisor(self, plan: Path, root: Path) -> list[str]:
+        """Return the command of a supervisor in the background that has this service, too."""
+        ...
+
+
+def up(
+    spec: ClusterSpec,
+    data: Path,
+    detach: bool,
+    announce: Announce,
+    service: Service | None = None,
+) -> int:
     """Run a cluster; return 0 after a clean stop.
 
     In the foreground until SIGTERM or Ctrl-C. With `detach` a supervisor process does that in the
@@ -51,9 +91,9 @@ def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
             f"a cluster already runs on {data}{place}; stop it by: kraftsim down --data {data}"
         )
     if detach:
-        return _detach(spec, directory, announce)
+        return _detach(spec, directory, announce, service)
     with locked(directory.root):
-        return asyncio.run(_foreground(spec, directory, announce))
+        return asyncio.run(_foreground(spec, directory, announce, service))
 
 
 def down(data: Path) -> int:
@@ -92,30 +132,38 @@ def down(data: Path) -> int:
     return len(running)
 
 
-async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> int:
+async def _foreground(
+    spec: ClusterSpec, directory: RunDirectory, announce: Announce, service: Service | None
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if service is not None:
+        service.bind()
     cluster = ProcessCluster(spec, directory, judges_requests=spec.behind_proxy)
     secret = new_secret()
-    door = FaultControlServer(cluster, secret, lambda: describe())
+    driver = ClusterFaultDriver(cluster)
+    operations = ClusterOperations(cluster, driver, can_pause=True, on_change=lambda: describe())
+    request_faults = RequestFaults(cluster, driver, directory)
+    door = FaultControlServer(operations, secret)
     starting = asyncio.ensure_future(cluster.start())
     stopping = asyncio.ensure_future(stop.wait())
     port = 0
 
-    def describe() -> None:
+    def describe() -> ClusterState:
         nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
-        write_state(
-            directory,
-            ClusterState(
-                supervisor=os.getpid(),
-                bootstrap=spec.bootstrap,
-                nodes=nodes,
-                door=port,
-                secret=secret,
-            ),
+        state = ClusterState(
+            supervisor=os.getpid(),
+            bootstrap=spec.bootstrap,
+            nodes=nodes,
+            door=port,
+            secret=secret,
         )
+        if service is not None:
+            state = service.described(state)
+        write_state(directory, state)
+        return state
 
     # replaces the file of a killed supervisor: its process ids may belong to other processes now
     describe()
@@ -124,17 +172,29 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
             starting.cancel()
             return 0
         port = await door.open()
-        describe()
-        announce(f"bootstrap.servers={spec.bootstrap}")
+        if service is not None:
+            await service.open(operations, request_faults)
+        _announce_state(describe(), announce, service)
         while not stop.is_set():
             cluster.require_running()
             await asyncio.sleep(WATCH_SECONDS)
         return 0
     finally:
         stopping.cancel()
+        if service is not None:
+            await service.close()
         await door.close()
+        request_faults.close()
+        operations.close()
+        await driver.close()
         await cluster.stop()
         directory.state_file.unlink(missing_ok=True)
+
+
+def _announce_state(state: ClusterState, announce: Announce, service: Service | None) -> None:
+    announce(f"bootstrap.servers={state.bootstrap}")
+    for line in service.lines(state) if service is not None else ():
+        announce(line)
 
 
 async def _first_of(
@@ -152,14 +212,17 @@ async def _first_of(
     return True
 
 
-def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> int:
+def _detach(
+    spec: ClusterSpec, directory: RunDirectory, announce: Announce, service: Service | None
+) -> int:
     directory.create()
     plan = directory.root / "config" / "cluster.json"
     write_private(plan, msgspec.json.encode(spec))  # its settings may hold passwords
     log = directory.human_log("supervisor")
+    command = [sys.executable, "-m", "kraftsim.cluster.supervise", str(plan), str(directory.root)]
     with open(log, "wb") as output:
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "kraftsim.cluster.supervise", str(plan), str(directory.root)],
+            service.supervisor(plan, directory.root) if service is not None else command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -181,7 +244,7 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
             if log_lines
             else f"the supervisor ended with status {supervisor.returncode}"
         )
-    announce(f"bootstrap.servers={state.bootstrap}")
+    _announce_state(state, announce, service)
     return 0
 
 
@@ -207,15 +270,17 @@ async def _wait_until_free(directories: Sequence[Path], seconds: float) -> None:
         await asyncio.sleep(0.02)
 
 
-def _supervise(plan: str, root: str) -> int:
-    """Run a cluster in the background process that `_detach` started."""
-    spec = msgspec.json.decode(Path(plan).read_bytes(), type=ClusterSpec)
+def supervise(plan: Path, root: Path, service: Service | None = None) -> int:
+    """Run a cluster in the background process that `up` with `detach` started; return the exit
+    code.
+    """
+    spec = msgspec.json.decode(plan.read_bytes(), type=ClusterSpec)
     try:
-        return up(spec, Path(root), False, print)
+        return up(spec, root, False, print, service)
     except (ValueError, RuntimeError, KeyError, OSError) as error:
         print(error, file=sys.stderr)
         return 3
 
 
 if __name__ == "__main__":
-    sys.exit(_supervise(sys.argv[1], sys.argv[2]))
+    sys.exit(supervise(Path(sys.argv[1]), Path(sys.argv[2])))
