@@ -197,7 +197,7 @@ class ClusterOperations:
         """Restart nodes with another release in the order of a rolling upgrade, each when the one
         before serves and every replica is in sync; stop at one that does not get there.
         """
-        settings = {RELEASE_KEY: self.known_release(release)}
+        settings = self.settings_of(release, {})
         nodes = await self._nodes(targets)
         self._require_valid(nodes, settings)
         done: list[NodeOutcome] = []
@@ -221,7 +221,7 @@ class ClusterOperations:
     async def pause(self, targets: Sequence[str]) -> list[NodeOutcome]:
         """Pause processes (SIGSTOP)."""
         async with self._alone():
-            self._require_processes()
+            self.require_processes()
             nodes = await self._nodes(targets)
             self._require_up(nodes)
             done = []
@@ -234,7 +234,7 @@ class ClusterOperations:
     async def resume(self, targets: Sequence[str] = ()) -> list[NodeOutcome]:
         """Resume processes (SIGCONT), by default all that are paused."""
         async with self._alone():
-            self._require_processes()
+            self.require_processes()
             nodes = await self._nodes(targets) if targets else list(self.driver.paused)
             self._require_up(nodes)
             done = []
@@ -253,7 +253,7 @@ class ClusterOperations:
     ) -> list[ImposedCondition]:
         """Impose a condition on the links of each target, until `lift` or `heal`."""
         async with self._alone():
-            self._require_proxy()
+            self.require_proxy()
             wanted = [
                 (target, self._links(target))
                 for target in [await self._named(target) for target in targets]
@@ -280,7 +280,7 @@ class ClusterOperations:
     async def lift(self, number: int) -> Effect:
         """End one condition; return how much it affected."""
         async with self._alone():
-            self._require_proxy()
+            self.require_proxy()
             if number not in self._imposed:
                 raise UnknownTarget(f"no condition of links has the number {number}")
             effect = await self.driver.lift(number)
@@ -290,7 +290,7 @@ class ClusterOperations:
     async def reset(self, targets: Sequence[str]) -> Effect:
         """Reset the connections over the links of all targets, once."""
         async with self._alone():
-            self._require_proxy()
+            self.require_proxy()
             wanted = [await self._named(target) for target in targets]
             links = [link for target in wanted for link in self._links(target)]
             effect = await self.driver.cut(links)
@@ -301,7 +301,7 @@ class ClusterOperations:
     async def heal(self, targets: Sequence[str] = ()) -> int:
         """End all conditions of links, or those that concern some nodes; return how many."""
         async with self._alone():
-            self._require_proxy()
+            self.require_proxy()
             nodes = await self._nodes(targets)
             count = await (await self.driver.door()).lift_all(nodes)
             for number, (_, links) in list(self._imposed.items()):
@@ -390,11 +390,13 @@ class ClusterOperations:
                     f"{node} is down; start it by: kraftsim restart {node} --data DATA"
                 )
 
-    def _require_processes(self) -> None:
+    def require_processes(self) -> None:
+        """Raise Missing if nodes cannot be paused."""
         if not self.can_pause:
             raise Missing('nodes of an embedded cluster share a thread: mode="processes"')
 
-    def _require_proxy(self) -> None:
+    def require_proxy(self) -> None:
+        """Raise Missing if links cannot have conditions."""
         if self.cluster.proxy is None:
             raise Missing(
                 "there is no proxy in front of the nodes of this cluster; start one by: kraftsim "
@@ -407,6 +409,11 @@ class ClusterOperations:
                 self.cluster.require_valid(node, settings)
             except (ConfigError, KeyError) as wrong:
                 raise BadSetting(str(wrong.args[0])) from wrong
+
+    def settings_of(self, release: str | None, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return settings with the one that chooses a release. Raises BadSetting."""
+        chosen = {} if release is None else {RELEASE_KEY: self.known_release(release)}
+        return {**settings, **chosen}
 
     def known_release(self, name: str) -> str:
         """Return the name of a release. Raises BadSetting with the ones there are."""
