@@ -28,8 +28,9 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A broker, a controller, or both in one process.
 
     `name` is `broker-1`, `controller-101`. `role` is 'broker', 'controller', 'broker,controller' or
-    'zookeeper'. `release` is None for a cluster that kraftsim did not start. `is_fenced` is None
-    where no API tells it. `since_ms` is when the condition began, in ms since 1970, if known.
+    'zookeeper'. `release` is None for a cluster that kraftsim did not start. `is_fenced`: it is
+    a broker that does not serve clients, down or not; None for a controller, and while no broker
+    answers. `since_ms` is when the condition began, in ms since 1970, if known.
     """
 
     name: str
@@ -232,7 +233,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: str
     cluster_id: str | None = None
     controller: int | None = None
-    metadata_version: str | None = None
+    metadata_version_level: int | None = None
     nodes: tuple[NodeStatus, ...] = ()
     topics: tuple[TopicStatus, ...] = ()
     producers: tuple[ProducerStatus, ...] = ()
