@@ -40,7 +40,7 @@ class BadSetting(NotPossible):
     """A release or a setting with which a node would not start."""
 
 
-class Missing(NotPossible):
+class NotInThisCluster(NotPossible):
     """What the verb needs is not there in this cluster at all: a proxy, processes."""
 
 
@@ -248,9 +248,7 @@ class ClusterOperations:
     # Links
     # ----------------------------------------------------------------------------------------------
 
-    async def impose(
-        self, targets: Sequence[str], condition: Condition
-    ) -> list[ImposedCondition]:
+    async def impose(self, targets: Sequence[str], condition: Condition) -> list[ImposedCondition]:
         """Impose a condition on the links of each target, until `lift` or `heal`."""
         async with self._alone():
             self.require_proxy()
@@ -391,14 +389,14 @@ class ClusterOperations:
                 )
 
     def require_processes(self) -> None:
-        """Raise Missing if nodes cannot be paused."""
+        """Raise NotInThisCluster if nodes cannot be paused."""
         if not self.can_pause:
-            raise Missing('nodes of an embedded cluster share a thread: mode="processes"')
+            raise NotInThisCluster('nodes of an embedded cluster share a thread: mode="processes"')
 
     def require_proxy(self) -> None:
-        """Raise Missing if links cannot have conditions."""
+        """Raise NotInThisCluster if links cannot have conditions."""
         if self.cluster.proxy is None:
-            raise Missing(
+            raise NotInThisCluster(
                 "there is no proxy in front of the nodes of this cluster; start one by: kraftsim "
                 "up --proxy --data DATA"
             )

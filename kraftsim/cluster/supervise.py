@@ -1,8 +1,8 @@
 """`kraftsim up` and `down`: a cluster in the foreground until it is interrupted, or in the
 background until `down`.
 
-What else serves the cluster in the same process (HTTP) is a `Service`, which the caller brings: this
-package knows none.
+What else serves the cluster in the same process (HTTP) is a `Service`, which the caller brings:
+this package knows none.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ async def _foreground(
     cluster = ProcessCluster(spec, directory, judges_requests=spec.behind_proxy)
     secret = new_secret()
     driver = ClusterFaultDriver(cluster)
-    operations = ClusterOperations(cluster, driver, can_pause=True, on_change=lambda: describe())
+    operations = ClusterOperations(cluster, driver, can_pause=True, on_change=lambda: write())
     request_faults = RequestFaults(cluster, driver, directory)
     door = FaultControlServer(operations, secret)
     starting = asyncio.ensure_future(cluster.start())
@@ -160,13 +160,13 @@ async def _foreground(
             door=port,
             secret=secret,
         )
-        if service is not None:
-            state = service.described(state)
-        write_state(directory, state)
-        return state
+        return state if service is None else service.described(state)
+
+    def write() -> None:
+        write_state(directory, describe())
 
     # replaces the file of a killed supervisor: its process ids may belong to other processes now
-    describe()
+    write()
     try:
         if not await _first_of(starting, stopping):
             starting.cancel()
@@ -174,6 +174,7 @@ async def _foreground(
         port = await door.open()
         if service is not None:
             await service.open(operations, request_faults)
+        write()
         _announce_state(describe(), announce, service)
         while not stop.is_set():
             cluster.require_running()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT: Final = 80
@@ -68,7 +68,7 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HttpAddress:
     """Where HTTP is served."""
 
     host: str
@@ -128,7 +128,7 @@ class Gate:
     """
 
     def __init__(
-        self, app: ASGIApp, *, address: Address, token: str, public: frozenset[str]
+        self, app: ASGIApp, *, address: HttpAddress, token: str, public: frozenset[str]
     ) -> None:
         self._app = app
         self._address = address
@@ -213,10 +213,9 @@ def _digest(token: bytes) -> bytes:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: "dict[str, object]") -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = message.get("headers", ())
-            assert isinstance(given, list | tuple), "headers are pairs"
+            given = list(message.get("headers", ()))
             names = {name.lower() for name, _ in given}
             own = [each for each in OWN_HEADERS if each[0] not in names]
             message = {**message, "headers": [*given, *own]}

@@ -1,8 +1,8 @@
 """What HTTP controls: a cluster whose nodes this process starts, or a proxy in front of any Kafka.
 
-`Controlled` is all that the routes know. A verb that a cluster does not have raises `Missing`
-(`kraftsim.cluster.cluster_operations`) with the reason; `verbs` has these reasons beforehand, so
-that a page need not offer such a verb.
+`Controlled` is all that the routes know. A verb that a cluster does not have raises
+`NotInThisCluster` (`kraftsim.cluster.cluster_operations`) with the reason; `verbs` has these
+reasons beforehand, so that a page need not offer such a verb.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ import msgspec
 from kraftsim.cluster.cluster_operations import (
     ClusterOperations,
     ImposedCondition,
-    Missing,
     NodeOutcome,
+    NotInThisCluster,
     UnknownTarget,
 )
 from kraftsim.cluster.disk_faults import DISK_FAULTS
@@ -255,7 +255,7 @@ class ControlledCluster:
         """See Controlled."""
         reason = only_simulated(fault)
         if reason is not None:
-            raise Missing(reason)
+            raise NotInThisCluster(reason)
         return await self._operations.fail_disk(target, fault)
 
     # Faults of requests
@@ -265,7 +265,7 @@ class ControlledCluster:
         """See Controlled."""
         reason = self._reasons.get(Verb.INJECT)
         if reason is not None:
-            raise Missing(reason)
+            raise NotInThisCluster(reason)
         spec, driver = self._operations.cluster.spec, self._operations.driver
         up = [spec.node(name) for name in spec.broker_names if not driver.is_down(name)]
         broker = listeners_of(up[:1], {})[0] if up and fault.topic is not None else None
@@ -365,9 +365,7 @@ class ControlledCluster:
 def role_of(brokers: Sequence[str], controllers: Sequence[str], name: str) -> str:
     """Return the role of a node: 'broker', 'controller', 'broker,controller' or 'zookeeper'."""
     roles = [
-        role
-        for role, names in (("broker", brokers), ("controller", controllers))
-        if name in names
+        role for role, names in (("broker", brokers), ("controller", controllers)) if name in names
     ]
     return ",".join(roles) or "zookeeper"
 

@@ -49,7 +49,7 @@ class Place(NamedTuple):
     position: int
 
 
-class Cursor:
+class EventCursor:
     """How far the event logs have been read, by node."""
 
     def __init__(self, places: Mapping[str, Place] | None = None) -> None:
@@ -57,7 +57,7 @@ class Cursor:
         self._texts = {node: _text(node, place) for node, place in self._places.items()}
 
     @classmethod
-    def parse(cls, text: str) -> "Cursor":
+    def parse(cls, text: str) -> "EventCursor":
         """Return the cursor that an id is. Raises BadCursor."""
         if len(text) > CURSOR_LENGTH_MAX:
             raise BadCursor("the id of an event is not that long")
@@ -89,7 +89,7 @@ def _text(node: str, place: Place) -> str:
     return f"{node}.{place.incarnation}:{place.position}"
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """A line of an event log, without its line feed, and the place after it."""
 
     t_ns: int
@@ -109,7 +109,7 @@ class EventFilter:
     kinds: tuple[str, ...] = ()
     since_ns: int = 0
 
-    def takes(self, line: Line) -> bool:
+    def takes(self, line: EventLine) -> bool:
         """Return whether a client gets a line."""
         return (
             line.t_ns >= self.since_ns
@@ -122,14 +122,14 @@ _decode = msgspec.json.Decoder(StreamedEnvelope).decode
 
 
 @dataclass(slots=True)
-class EventReader:
+class EventTail:
     """Reads the event logs of one directory for one client, from its cursor on."""
 
     directory: Path
-    cursor: Cursor = field(default_factory=Cursor)
+    cursor: EventCursor = field(default_factory=EventCursor)
 
     @classmethod
-    def at(cls, directory: Path, cursor: Cursor) -> "EventReader":
+    def at(cls, directory: Path, cursor: EventCursor) -> "EventTail":
         """Return a reader that goes on at a cursor. Raises BadCursor if it is not one of these
         event logs.
         """
@@ -143,20 +143,20 @@ class EventReader:
         return cls(directory, cursor)
 
     @classmethod
-    def at_end(cls, directory: Path) -> "EventReader":
+    def at_end(cls, directory: Path) -> "EventTail":
         """Return a reader of what comes from now on."""
         ends = {}
         for node, paths in _logs(directory).items():
             newest = max(paths)
             ends[node] = Place(newest, _last_line_end(paths[newest]))
-        return cls(directory, Cursor(ends))
+        return cls(directory, EventCursor(ends))
 
-    def read(self) -> list[Line]:
+    def read(self) -> list[EventLine]:
         """Return the oldest lines that were not read yet, in order of time; [] if there are none.
 
         The caller moves `cursor` over each of them.
         """
-        waiting: list[list[Line]] = []
+        waiting: list[list[EventLine]] = []
         bound: int | None = None
         for node, paths in sorted(_logs(self.directory).items()):
             lines, has_more = self._lines_of(node, paths)
@@ -168,7 +168,7 @@ class EventReader:
         merged = heapq.merge(*waiting, key=lambda line: line.t_ns)
         return [line for line in merged if bound is None or line.t_ns <= bound]
 
-    def _lines_of(self, node: str, paths: Mapping[int, Path]) -> tuple[list[Line], bool]:
+    def _lines_of(self, node: str, paths: Mapping[int, Path]) -> tuple[list[EventLine], bool]:
         """Return the next lines of a node, and whether there are more."""
         place = self.cursor.place(node) or Place(min(paths), 0)
         newest = max(paths)
@@ -180,7 +180,7 @@ class EventReader:
         return [], False
 
 
-def _lines_from(node: str, path: Path, place: Place) -> tuple[list[Line], bool]:
+def _lines_from(node: str, path: Path, place: Place) -> tuple[list[EventLine], bool]:
     """Return the next lines from a place on, and whether the log ends after them; lines that are no
     event are skipped.
     """
@@ -197,7 +197,7 @@ def _lines_from(node: str, path: Path, place: Place) -> tuple[list[Line], bool]:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
             after = Place(place.incarnation, position)
-            lines.append(Line(envelope.t_ns, node, envelope.kind, after, data))
+            lines.append(EventLine(envelope.t_ns, node, envelope.kind, after, data))
         if lines or is_end or not feed:
             return lines, is_end or not feed
         place = Place(place.incarnation, position)

@@ -1,0 +1,701 @@
+"""All routes of the HTTP API, as one table: the application serves them, and the OpenAPI document
+describes them.
+
+A route that a cluster does not have in its mode answers 409 with the reason.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from kraftsim.cluster.cluster_operations import ImposedCondition, NodeOutcome
+from kraftsim.control.calls import (
+    Call,
+    CallRefused,
+    DiskFaultBody,
+    HealBody,
+    LinkBody,
+    RequestFaultBody,
+    RequestFaultText,
+    RestartBody,
+    SlowBody,
+    UpgradeBody,
+    request_fault_of,
+)
+from kraftsim.control.controlled import Controlled, Described
+from kraftsim.control.state.cluster_snapshot import (
+    ClusterSnapshot,
+    GroupStatus,
+    LiveCheckStatus,
+    NodeStatus,
+    ProducerIdBlockStatus,
+    ProducerStatus,
+    QuorumStatus,
+    SeenInvariantViolation,
+    TopicStatus,
+    TransactionStatus,
+)
+from kraftsim.lab.faults.field import Condition, Effect
+from kraftsim.lab.faults.request_fault_text import request_fault_text
+from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestFaultStatus, RequestHit
+from kraftsim.version import __version__
+
+V1: Final = "/v1"
+
+
+class Snapshots(Protocol):
+    """Takes snapshots of a cluster."""
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Return one that is at most a second old."""
+        ...
+
+
+class Context(Protocol):
+    """What handlers work on."""
+
+    controlled: Controlled
+    snapshots: Snapshots
+
+    def stream_events(self, call: Call) -> AsyncIterator[bytes]:
+        """Return the server-sent events that a call wants. Raises CallRefused."""
+        ...
+
+    def metrics(self, snapshot: ClusterSnapshot) -> bytes:
+        """Return metrics in the text form of Prometheus."""
+        ...
+
+
+# Answers
+# --------------------------------------------------------------------------------------------------
+
+
+class NodeOutcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verb did to each node."""
+
+    nodes: tuple[NodeOutcome, ...]
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes and their conditions."""
+
+    nodes: tuple[NodeStatus, ...]
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """The conditions of links that are in force."""
+
+    conditions: tuple[ImposedCondition, ...]
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """How many conditions of links ended."""
+
+    healed: int
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How many faults of requests ended."""
+
+    ended: int
+
+
+class RequestFaultReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault of requests, also as text, and what became of it: how many requests have matched, on
+    how many it took effect, the last of these, and whether it is over.
+    """
+
+    number: int
+    text: str
+    fault: RequestFault
+    matched: int
+    effects: int
+    is_over: bool
+    recent_hits: tuple[RequestHit, ...]
+
+
+class RequestFaultReports(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of requests that wait, and the last ones that are over, by number."""
+
+    request_faults: tuple[RequestFaultReport, ...]
+
+
+class Topics(msgspec.Struct, frozen=True, kw_only=True):
+    """Topics; `missing` says what could not be read, and why."""
+
+    topics: tuple[TopicStatus, ...]
+    missing: dict[str, str]
+
+
+class Producers(msgspec.Struct, frozen=True, kw_only=True):
+    """Producer states of all partitions; `missing` says what could not be read, and why."""
+
+    producers: tuple[ProducerStatus, ...]
+    missing: dict[str, str]
+
+
+class Transactions(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactional ids; `missing` says what could not be read, and why."""
+
+    transactions: tuple[TransactionStatus, ...]
+    missing: dict[str, str]
+
+
+class Groups(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups; `missing` says what could not be read, and why."""
+
+    groups: tuple[GroupStatus, ...]
+    missing: dict[str, str]
+
+
+class Blocks(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks of producer ids; `missing` says what could not be read, and why."""
+
+    blocks: tuple[ProducerIdBlockStatus, ...]
+    missing: dict[str, str]
+
+
+class Violations(msgspec.Struct, frozen=True, kw_only=True):
+    """Violated invariants, and what was checked; `checks` is null without event logs."""
+
+    violations: tuple[SeenInvariantViolation, ...]
+    checks: LiveCheckStatus | None
+    missing: dict[str, str]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """That HTTP is served."""
+
+    status: str
+
+
+# Handlers
+# --------------------------------------------------------------------------------------------------
+
+
+def report_of(status: RequestFaultStatus) -> RequestFaultReport:
+    """Return a fault of requests as the API shows it."""
+    return RequestFaultReport(
+        number=status.number,
+        text=request_fault_text(status.fault),
+        fault=status.fault,
+        matched=status.matched,
+        effects=status.effects,
+        is_over=status.is_over,
+        recent_hits=status.recent_hits,
+    )
+
+
+async def _describe(context: Context, call: Call) -> Described:
+    snapshot = await context.snapshots.snapshot()
+    controlled = context.controlled
+    return Described(
+        name=controlled.name,
+        mode=controlled.mode,
+        bootstrap=snapshot.bootstrap,
+        version=__version__,
+        verbs=controlled.verbs(),
+    )
+
+
+async def _nodes(context: Context, call: Call) -> Nodes:
+    own = context.controlled.nodes()
+    return Nodes(nodes=own or (await context.snapshots.snapshot()).nodes)
+
+
+async def _kill(context: Context, call: Call) -> NodeOutcomes:
+    return NodeOutcomes(nodes=tuple(await context.controlled.kill(call.path["node"])))
+
+
+async def _stop(context: Context, call: Call) -> NodeOutcomes:
+    return NodeOutcomes(nodes=tuple(await context.controlled.stop(call.path["node"])))
+
+
+async def _restart(context: Context, call: Call) -> NodeOutcomes:
+    body = call.of(RestartBody)
+    done = await context.controlled.restart(call.path["node"], body.release, body.settings)
+    return NodeOutcomes(nodes=tuple(done))
+
+
+async def _upgrade(context: Context, call: Call) -> NodeOutcomes:
+    body = call.of(UpgradeBody)
+    done = await context.controlled.upgrade(call.path["node"], body.release)
+    return NodeOutcomes(nodes=tuple(done))
+
+
+async def _pause(context: Context, call: Call) -> NodeOutcomes:
+    return NodeOutcomes(nodes=tuple(await context.controlled.pause(call.path["node"])))
+
+
+async def _resume(context: Context, call: Call) -> NodeOutcomes:
+    return NodeOutcomes(nodes=tuple(await context.controlled.resume(call.path["node"])))
+
+
+async def _fail_disk(context: Context, call: Call) -> NodeOutcomes:
+    fault = call.of(DiskFaultBody).fault
+    return NodeOutcomes(nodes=tuple(await context.controlled.fail_disk(call.path["node"], fault)))
+
+
+async def _network(context: Context, call: Call) -> Conditions:
+    return Conditions(conditions=tuple(context.controlled.imposed()))
+
+
+async def _cut(context: Context, call: Call) -> Conditions:
+    target = call.of(LinkBody).target
+    done = await context.controlled.impose(target, Condition(holds=True))
+    return Conditions(conditions=tuple(done))
+
+
+async def _slow(context: Context, call: Call) -> Conditions:
+    body = call.of(SlowBody)
+    if not (body.latency_ms or body.jitter_ms or body.bytes_per_second):
+        raise CallRefused(
+            400, "this slows nothing", "give latency_ms, jitter_ms or bytes_per_second"
+        )
+    condition = Condition(
+        latency_ms=body.latency_ms,
+        jitter_ms=body.jitter_ms,
+        bytes_per_second=body.bytes_per_second,
+    )
+    return Conditions(conditions=tuple(await context.controlled.impose(body.target, condition)))
+
+
+async def _reset(context: Context, call: Call) -> Effect:
+    return await context.controlled.reset(call.of(LinkBody).target)
+
+
+async def _heal(context: Context, call: Call) -> Healed:
+    return Healed(healed=await context.controlled.heal(call.of(HealBody).nodes))
+
+
+async def _lift(context: Context, call: Call) -> Effect:
+    return await context.controlled.lift(call.number("number"))
+
+
+async def _inject(context: Context, call: Call) -> RequestFaultReport:
+    assert call.body is not None, "the route has a body"
+    return report_of(await context.controlled.inject(request_fault_of(call.body)))
+
+
+async def _faults(context: Context, call: Call) -> RequestFaultReports:
+    statuses = await context.controlled.refresh()
+    return RequestFaultReports(request_faults=tuple(map(report_of, statuses)))
+
+
+async def _fault(context: Context, call: Call) -> RequestFaultReport:
+    number = call.number("number")
+    for status in await context.controlled.refresh():
+        if status.number == number:
+            return report_of(status)
+    raise CallRefused(404, f"no fault of requests has the number {number}", "list them with GET")
+
+
+async def _end_fault(context: Context, call: Call) -> RequestFaultReport:
+    return report_of(await context.controlled.end_fault(call.number("number")))
+
+
+async def _end_faults(context: Context, call: Call) -> Ended:
+    return Ended(ended=await context.controlled.end_faults())
+
+
+async def _state(context: Context, call: Call) -> ClusterSnapshot:
+    await context.controlled.refresh()
+    return await context.snapshots.snapshot()
+
+
+async def _topics(context: Context, call: Call) -> Topics:
+    snapshot = await context.snapshots.snapshot()
+    return Topics(topics=snapshot.topics, missing=_of(snapshot, "topics"))
+
+
+async def _topic(context: Context, call: Call) -> TopicStatus:
+    snapshot = await context.snapshots.snapshot()
+    for topic in snapshot.topics:
+        if topic.name == call.path["topic"]:
+            return topic
+    raise CallRefused(
+        404,
+        f"there is no topic {call.path['topic'][:249]!r}",
+        snapshot.missing.get("topics", "GET /v1/topics lists them"),
+    )
+
+
+async def _producers(context: Context, call: Call) -> Producers:
+    snapshot = await context.snapshots.snapshot()
+    return Producers(producers=snapshot.producers, missing=_of(snapshot, "producers"))
+
+
+async def _transactions(context: Context, call: Call) -> Transactions:
+    snapshot = await context.snapshots.snapshot()
+    return Transactions(transactions=snapshot.transactions, missing=_of(snapshot, "transactions"))
+
+
+async def _groups(context: Context, call: Call) -> Groups:
+    snapshot = await context.snapshots.snapshot()
+    return Groups(groups=snapshot.groups, missing=_of(snapshot, "groups"))
+
+
+async def _blocks(context: Context, call: Call) -> Blocks:
+    snapshot = await context.snapshots.snapshot()
+    return Blocks(blocks=snapshot.blocks, missing=_of(snapshot, "blocks"))
+
+
+async def _quorum(context: Context, call: Call) -> QuorumStatus:
+    snapshot = await context.snapshots.snapshot()
+    if snapshot.quorum is None:
+        reason = snapshot.missing.get("quorum", "this cluster has no metadata quorum")
+        raise CallRefused(409, reason, "GET /v1/nodes shows the controller in ZooKeeper mode")
+    return snapshot.quorum
+
+
+async def _violations(context: Context, call: Call) -> Violations:
+    snapshot = await context.snapshots.snapshot()
+    return Violations(
+        violations=() if snapshot.checks is None else snapshot.checks.violations,
+        checks=snapshot.checks,
+        missing=_of(snapshot, "checks"),
+    )
+
+
+async def _metrics(context: Context, call: Call) -> bytes:
+    return context.metrics(await context.snapshots.snapshot())
+
+
+async def _events(context: Context, call: Call) -> AsyncIterator[bytes]:
+    return context.stream_events(call)
+
+
+async def _health(context: Context, call: Call) -> Health:
+    return Health(status="ok")
+
+
+def _of(snapshot: ClusterSnapshot, part: str) -> dict[str, str]:
+    return {name: reason for name, reason in snapshot.missing.items() if name == part}
+
+
+# The table
+# --------------------------------------------------------------------------------------------------
+
+Handler = Callable[[Context, Call], Awaitable[object]]
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+PLAIN: Final = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of a route: in its path, in its query, or in a header."""
+
+    name: str
+    about: str
+    where: str = "path"
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    example: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A method of a path. `bodies` are the types that its body may have, () if it has none; `can`
+    maps each status of a refusal of its own to its reason.
+    """
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    tag: str
+    handler: Handler
+    answer: type[msgspec.Struct] | None = None
+    about: str = ""
+    bodies: tuple[type[msgspec.Struct], ...] = ()
+    needs_body: bool = False
+    takes_text: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    status: int = 200
+    media: str = JSON
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    is_public: bool = False
+
+
+NODE: Final = Parameter(
+    "node",
+    "A node, a pattern (`broker-*`), several with commas, or `leader`: the active controller.",
+    example="broker-1",
+)
+NUMBER: Final = Parameter(
+    "number", "The number that the list has.", schema={"type": "integer", "minimum": 1}, example=1
+)
+UNKNOWN_NODE: Final = "no such node; the error lists the nodes"
+NOT_HERE: Final = "not possible in this cluster or in its present state; the error says why"
+NO_NUMBER: Final = "no such number"
+
+
+def _node_route(
+    verb: str,
+    summary: str,
+    handler: Handler,
+    *,
+    about: str = "",
+    body: type[msgspec.Struct] | None = None,
+    needs_body: bool = False,
+) -> Route:
+    return Route(
+        method="POST",
+        path=f"{V1}/nodes/{{node}}/{verb}",
+        name=verb,
+        summary=summary,
+        tag="nodes",
+        handler=handler,
+        answer=NodeOutcomes,
+        about=about,
+        bodies=() if body is None else (body,),
+        needs_body=needs_body,
+        parameters=(NODE,),
+        refusals={404: UNKNOWN_NODE, 409: NOT_HERE},
+    )
+
+
+def _link_route(
+    verb: str,
+    summary: str,
+    handler: Handler,
+    body: type[msgspec.Struct],
+    answer: type[msgspec.Struct],
+) -> Route:
+    return Route(
+        method="POST",
+        path=f"{V1}/network/{verb}",
+        name=verb,
+        summary=summary,
+        tag="network",
+        handler=handler,
+        answer=answer,
+        bodies=(body,),
+        needs_body=body is not HealBody,
+        refusals={404: UNKNOWN_NODE, 409: NOT_HERE},
+    )
+
+
+def _read(
+    path: str,
+    name: str,
+    summary: str,
+    handler: Handler,
+    answer: type[msgspec.Struct],
+    *,
+    tag: str = "state",
+    parameters: tuple[Parameter, ...] = (),
+    refusals: Mapping[int, str] | None = None,
+    is_public: bool = False,
+) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        name=name,
+        summary=summary,
+        tag=tag,
+        handler=handler,
+        answer=answer,
+        parameters=parameters,
+        refusals=refusals or {},
+        is_public=is_public,
+    )
+
+
+ROUTES: Final = (
+    _read(
+        f"{V1}/cluster",
+        "describe",
+        "What is controlled, and the verbs it has",
+        _describe,
+        Described,
+    ),
+    _read(f"{V1}/nodes", "nodes", "All nodes and whether they run", _nodes, Nodes, tag="nodes"),
+    _node_route("kill", "Kill nodes with SIGKILL", _kill, about="They stay down until a restart."),
+    _node_route("stop", "Stop nodes cleanly", _stop, about="They stay down until a restart."),
+    _node_route(
+        "restart",
+        "Restart nodes on their disks",
+        _restart,
+        about="A node that is up is stopped cleanly first. Release and settings hold from then on. "
+        "Answers when the nodes serve, or says which do not yet.",
+        body=RestartBody,
+    ),
+    _node_route(
+        "upgrade",
+        "Restart nodes with another release, as in a rolling upgrade",
+        _upgrade,
+        about="Brokers, then controllers, the active one last; each when the one before serves and "
+        "every replica is in sync. Stops at a node that does not get there. `*` is all nodes.",
+        body=UpgradeBody,
+        needs_body=True,
+    ),
+    _node_route("pause", "Pause processes with SIGSTOP", _pause),
+    _node_route("resume", "Resume paused processes", _resume),
+    _node_route(
+        "disk",
+        "Damage the disks of nodes that are down",
+        _fail_disk,
+        about="`lost-disk` empties a disk, `bit-rot` flips a bit in the largest segment. Other "
+        "faults of disks are possible in simulation only: 409.",
+        body=DiskFaultBody,
+        needs_body=True,
+    ),
+    _read(
+        f"{V1}/network",
+        "network",
+        "The conditions of links in force",
+        _network,
+        Conditions,
+        tag="network",
+    ),
+    _link_route("cut", "Interrupt links until they are healed", _cut, LinkBody, Conditions),
+    _link_route("slow", "Delay or limit links until they are healed", _slow, SlowBody, Conditions),
+    _link_route("reset", "Reset the connections of links, once", _reset, LinkBody, Effect),
+    _link_route(
+        "heal", "End all conditions of links, or those of some nodes", _heal, HealBody, Healed
+    ),
+    Route(
+        method="DELETE",
+        path=f"{V1}/network/{{number}}",
+        name="lift",
+        summary="End one condition of links",
+        tag="network",
+        handler=_lift,
+        answer=Effect,
+        parameters=(NUMBER,),
+        refusals={404: NO_NUMBER, 409: NOT_HERE},
+    ),
+    _read(
+        f"{V1}/request-faults",
+        "request_faults",
+        "The faults of requests, and what they took effect on",
+        _faults,
+        RequestFaultReports,
+        tag="request faults",
+    ),
+    Route(
+        method="POST",
+        path=f"{V1}/request-faults",
+        name="inject",
+        summary="Add a fault of requests",
+        tag="request faults",
+        about="As JSON with fields, as JSON with `text`, or as text/plain: "
+        "`EndTxn error=CONCURRENT_TRANSACTIONS times=3`.",
+        handler=_inject,
+        answer=RequestFaultReport,
+        bodies=(RequestFaultText, RequestFaultBody),
+        needs_body=True,
+        takes_text=True,
+        status=201,
+        refusals={409: NOT_HERE},
+    ),
+    Route(
+        method="DELETE",
+        path=f"{V1}/request-faults",
+        name="end_faults",
+        summary="End all faults of requests",
+        tag="request faults",
+        handler=_end_faults,
+        answer=Ended,
+        refusals={409: NOT_HERE},
+    ),
+    _read(
+        f"{V1}/request-faults/{{number}}",
+        "request_fault",
+        "One fault of requests",
+        _fault,
+        RequestFaultReport,
+        tag="request faults",
+        parameters=(NUMBER,),
+        refusals={404: NO_NUMBER},
+    ),
+    Route(
+        method="DELETE",
+        path=f"{V1}/request-faults/{{number}}",
+        name="end_fault",
+        summary="End a fault of requests; what it holds goes on",
+        tag="request faults",
+        handler=_end_fault,
+        answer=RequestFaultReport,
+        parameters=(NUMBER,),
+        refusals={404: NO_NUMBER, 409: NOT_HERE},
+    ),
+    _read(f"{V1}/state", "state", "Everything, at one moment", _state, ClusterSnapshot),
+    _read(f"{V1}/topics", "topics", "Topics, leaders, in-sync replicas, offsets", _topics, Topics),
+    _read(
+        f"{V1}/topics/{{topic}}",
+        "topic",
+        "One topic",
+        _topic,
+        TopicStatus,
+        parameters=(Parameter("topic", "The name of a topic.", example="orders"),),
+        refusals={404: "no such topic"},
+    ),
+    _read(f"{V1}/producers", "producers", "Producer states of partitions", _producers, Producers),
+    _read(f"{V1}/transactions", "transactions", "Transactional ids", _transactions, Transactions),
+    _read(f"{V1}/groups", "groups", "Groups", _groups, Groups),
+    _read(f"{V1}/producer-id-blocks", "blocks", "Blocks of producer ids", _blocks, Blocks),
+    _read(
+        f"{V1}/quorum",
+        "quorum",
+        "The metadata quorum",
+        _quorum,
+        QuorumStatus,
+        refusals={409: "no metadata quorum, or it does not answer"},
+    ),
+    _read(
+        f"{V1}/violations",
+        "violations",
+        "Invariants that the running cluster has violated",
+        _violations,
+        Violations,
+    ),
+    Route(
+        method="GET",
+        path=f"{V1}/events",
+        name="events",
+        summary="Events of all nodes as server-sent events",
+        tag="events",
+        about="In order of time, one line of JSON each; a comment every 15 s while nothing "
+        "happens. A client that sends the id of its last event as Last-Event-ID goes on behind "
+        "it, without a gap.",
+        handler=_events,
+        media=EVENT_STREAM,
+        parameters=(
+            Parameter("node", "Nodes or patterns, with commas.", "query", example="broker-1"),
+            Parameter("kind", "Kinds of events, with commas.", "query", example="LeaderElected"),
+            Parameter(
+                "from",
+                "`now` (default), `start`, or ms since the run began.",
+                "query",
+                example="start",
+            ),
+            Parameter(
+                "follow",
+                "`false` ends with what there is.",
+                "query",
+                {"type": "boolean", "default": True},
+                example=False,
+            ),
+            Parameter("Last-Event-ID", "The id of the last event that arrived.", "header"),
+        ),
+        refusals={409: "no event logs here", 429: "too many streams are open"},
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        name="metrics",
+        summary="Metrics for Prometheus",
+        tag="state",
+        handler=_metrics,
+        media=PROMETHEUS,
+        refusals={409: "metrics need the package prometheus-client"},
+    ),
+    _read(
+        "/healthz", "healthz", "That HTTP is served", _health, Health, tag="server", is_public=True
+    ),
+)
