@@ -1,5 +1,5 @@
 """The verbs that act on a running cluster: kill, stop, restart, upgrade, pause and resume its
-nodes, cut, slow, reset and heal its links, and fail its disks.
+nodes, cut, slow, reset and heal its links, fail its disks, and inject faults of requests.
 
 One implementation for all who ask: the control socket of `kraftsim kill` and the like
 (`kraftsim.cluster.fault_control_server`), and HTTP (`kraftsim.control`). One verb runs at a time.
@@ -19,10 +19,17 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.disk_faults import DISK_FAULTS, DiskFault
 from kraftsim.cluster.manual_faults import NotPossible
 from kraftsim.cluster.operator_events import OperatorEvents
-from kraftsim.cluster.readiness import does_zookeeper_serve, listeners_of
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.readiness import BrokerListener, does_zookeeper_serve, listeners_of
+from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.lab.faults.fault import LEADER_TARGET, members, names_leader, with_leader
 from kraftsim.lab.faults.field import CLIENTS, Condition, Effect, Link, links_of
+from kraftsim.lab.faults.rules_request_faults import (
+    RequestFault,
+    RequestFaultStatus,
+    RequestHit,
+)
 from kraftsim.releases.release import release as release_named
 from kraftsim.server.config_keys import ConfigError
 
@@ -30,6 +37,7 @@ LEADER_SECONDS: Final = 10.0
 READY_SECONDS: Final = 10.0
 IN_SYNC_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
+TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 
 
 class UnknownTarget(NotPossible):
@@ -107,12 +115,14 @@ class ClusterOperations:
         self,
         cluster: OperableCluster,
         driver: ClusterFaultDriver,
+        request_faults: RequestFaults,
         *,
         can_pause: bool,
         on_change: Callable[[], None],
     ) -> None:
         self.cluster = cluster
         self.driver = driver
+        self._request_faults = request_faults
         self.can_pause = can_pause
         self.events = OperatorEvents(cluster.directory, cluster.spec.run, cluster.started_ns)
         self._on_change = on_change
@@ -342,6 +352,48 @@ class ClusterOperations:
             f"{', '.join(each.name for each in DISK_FAULTS)})"
         )
 
+    # Faults of requests
+    # ----------------------------------------------------------------------------------------------
+
+    async def inject(self, fault: RequestFault) -> RequestFaultStatus:
+        """Add a fault of requests; no verb has to be over before."""
+        self.require_readable_requests()
+        broker = self._any_broker() if fault.topic is not None else None
+        number = await self._request_faults.inject(fault, _nothing, broker)
+        return await self._status_of(number)
+
+    async def end_fault(self, number: int) -> tuple[RequestFaultStatus, bool]:
+        """End a fault of requests; return its status, and whether there was one to end."""
+        await self._status_of(number)
+        was_running = await self._request_faults.end(number)
+        return await self._status_of(number), was_running
+
+    async def end_faults(self) -> list[int]:
+        """End all faults of requests that are not over; return their numbers."""
+        running = [each.number for each in await self.request_faults() if not each.is_over]
+        for number in running:
+            await self._request_faults.end(number)
+        return running
+
+    async def request_faults(self) -> tuple[RequestFaultStatus, ...]:
+        """Return all faults of requests, those that are over as well."""
+        self.require_readable_requests()
+        return await self._request_faults.status()
+
+    async def _status_of(self, number: int) -> RequestFaultStatus:
+        statuses = await self.request_faults()
+        for status in statuses:
+            if status.number == number:
+                return status
+        known = ", ".join(str(each.number) for each in statuses) or "there is none"
+        raise UnknownTarget(f"{number} is not the number of a fault of requests (faults: {known})")
+
+    def _any_broker(self) -> BrokerListener | None:
+        """Return a broker that is up, to be asked for the id of a topic."""
+        spec = self.cluster.spec
+        up = [name for name in spec.broker_names if not self.driver.is_down(name)]
+        return listeners_of([spec.node(up[0])], {})[0] if up else None
+
     # Targets
     # ----------------------------------------------------------------------------------------------
 
@@ -399,6 +451,20 @@ class ClusterOperations:
             raise NotInThisCluster(
                 "there is no proxy in front of the nodes of this cluster; start one by: kraftsim "
                 "up --proxy --data DATA"
+            )
+
+    def require_readable_requests(self) -> None:
+        """Raise NotInThisCluster if nothing here reads requests: in a cluster of processes the
+        proxy does, and not inside TLS.
+        """
+        if not isinstance(self.cluster, ProcessCluster):
+            return
+        self.require_proxy()
+        spec = self.cluster.spec
+        listeners = listeners_of([spec.node(name) for name in spec.broker_names], {})
+        if any(listener.protocol in TLS_PROTOCOLS for listener in listeners):
+            raise NotInThisCluster(
+                'the proxy cannot read requests inside TLS: mode="embedded" has faults of requests'
             )
 
     def _require_valid(self, nodes: Sequence[str], settings: Mapping[str, str]) -> None:
@@ -469,3 +535,7 @@ def _outcome(node: str, changed: bool, done: str, otherwise: str) -> NodeOutcome
 def _link_fault(condition: Condition) -> str:
     """Return the kind of fault that a condition is, as in `kraftsim list faults`."""
     return "partition" if condition.holds else "slow-link"
+
+
+def _nothing(hit: RequestHit) -> None:
+    """The event log and the status of a fault have each effect."""

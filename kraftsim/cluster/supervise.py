@@ -55,7 +55,7 @@ class Service(Protocol):
         """Return what a user is told when the cluster is ready."""
         ...
 
-    async def open(self, operations: ClusterOperations, request_faults: RequestFaults) -> None:
+    async def open(self, operations: ClusterOperations) -> None:
         """Serve the cluster, which is ready."""
         ...
 
@@ -144,8 +144,10 @@ async def _foreground(
     cluster = ProcessCluster(spec, directory, judges_requests=spec.behind_proxy)
     secret = new_secret()
     driver = ClusterFaultDriver(cluster)
-    operations = ClusterOperations(cluster, driver, can_pause=True, on_change=lambda: write())
     request_faults = RequestFaults(cluster, driver, directory)
+    operations = ClusterOperations(
+        cluster, driver, request_faults, can_pause=True, on_change=lambda: write()
+    )
     door = FaultControlServer(operations, secret)
     starting = asyncio.ensure_future(cluster.start())
     stopping = asyncio.ensure_future(stop.wait())
@@ -173,7 +175,7 @@ async def _foreground(
             return 0
         port = await door.open()
         if service is not None:
-            await service.open(operations, request_faults)
+            await service.open(operations)
         write()
         _announce_state(describe(), announce, service)
         while not stop.is_set():

@@ -17,13 +17,8 @@ from kraftsim.cluster.cluster_operations import (
     ImposedCondition,
     NodeOutcome,
     NotInThisCluster,
-    UnknownTarget,
 )
 from kraftsim.cluster.disk_faults import DISK_FAULTS
-from kraftsim.cluster.manual_faults import NotPossible
-from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.readiness import listeners_of
-from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.control.state.cluster_snapshot import (
     ControlledState,
     NetworkConditionEntry,
@@ -38,10 +33,7 @@ from kraftsim.lab.faults.request_fault_text import request_fault_text
 from kraftsim.lab.faults.rules_request_faults import (
     RequestFault,
     RequestFaultStatus,
-    RequestHit,
 )
-
-TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 
 
 class Verb(Enum):
@@ -189,14 +181,11 @@ def only_simulated(fault: str) -> str | None:
 class ControlledCluster:
     """A cluster whose nodes this process starts, as processes or embedded; `Controlled` of it."""
 
-    def __init__(
-        self, operations: ClusterOperations, request_faults: RequestFaults, *, mode: str
-    ) -> None:
+    def __init__(self, operations: ClusterOperations, *, mode: str) -> None:
         self.mode = mode
         self.name = operations.cluster.spec.run
         self.events: Path | None = operations.cluster.directory.events
         self._operations = operations
-        self._request_faults = request_faults
         self._reasons = self._missing_verbs()
         self._entries: tuple[RequestFaultEntry, ...] = ()
 
@@ -263,39 +252,22 @@ class ControlledCluster:
 
     async def inject(self, fault: RequestFault) -> RequestFaultStatus:
         """See Controlled."""
-        reason = self._reasons.get(Verb.INJECT)
-        if reason is not None:
-            raise NotInThisCluster(reason)
-        spec, driver = self._operations.cluster.spec, self._operations.driver
-        up = [spec.node(name) for name in spec.broker_names if not driver.is_down(name)]
-        broker = listeners_of(up[:1], {})[0] if up and fault.topic is not None else None
-        number = await self._request_faults.inject(fault, _nothing, broker)
-        return await self._status_of(number)
+        return await self._operations.inject(fault)
 
     async def end_fault(self, number: int) -> RequestFaultStatus:
         """See Controlled."""
-        await self._status_of(number)
-        await self._request_faults.end(number)
-        return await self._status_of(number)
+        status, _ = await self._operations.end_fault(number)
+        return status
 
     async def end_faults(self) -> int:
         """See Controlled."""
-        running = [status.number for status in await self.refresh() if not status.is_over]
-        for number in running:
-            await self._request_faults.end(number)
-        return len(running)
-
-    async def _status_of(self, number: int) -> RequestFaultStatus:
-        for status in await self.refresh():
-            if status.number == number:
-                return status
-        raise UnknownTarget(f"no fault of requests has the number {number}")
+        return len(await self._operations.end_faults())
 
     async def refresh(self) -> tuple[RequestFaultStatus, ...]:
         """See Controlled."""
         if Verb.INJECT in self._reasons:
             return ()
-        statuses = await self._request_faults.status()
+        statuses = await self._operations.request_faults()
         self._entries = tuple(map(fault_entry, statuses))
         return statuses
 
@@ -343,22 +315,12 @@ class ControlledCluster:
         for verbs, require in (
             (PAUSE_VERBS, self._operations.require_processes),
             (LINK_VERBS, self._operations.require_proxy),
+            ((Verb.INJECT,), self._operations.require_readable_requests),
         ):
             try:
                 require()
-            except NotPossible as missing:
+            except NotInThisCluster as missing:
                 reasons |= dict.fromkeys(verbs, str(missing))
-        cluster = self._operations.cluster
-        if isinstance(cluster, ProcessCluster):
-            if cluster.proxy is None:
-                reasons[Verb.INJECT] = reasons[Verb.CUT]
-            elif any(
-                listener.protocol in TLS_PROTOCOLS
-                for listener in listeners_of(
-                    [cluster.spec.node(name) for name in cluster.spec.broker_names], {}
-                )
-            ):
-                reasons[Verb.INJECT] = "the proxy cannot read requests inside TLS"
         return reasons
 
 
@@ -368,10 +330,6 @@ def role_of(brokers: Sequence[str], controllers: Sequence[str], name: str) -> st
         role for role, names in (("broker", brokers), ("controller", controllers)) if name in names
     ]
     return ",".join(roles) or "zookeeper"
-
-
-def _nothing(hit: RequestHit) -> None:
-    """The status of a fault has its hits."""
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from msgspec import structs
 from kraftsim.cluster.cluster_operations import ClusterOperations
 from kraftsim.cluster.directories import ClusterState, new_secret, write_private
 from kraftsim.cluster.readiness import listeners_of
-from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.supervise import supervise
 from kraftsim.control.access import HttpAddress
 from kraftsim.control.application import ControlApplication
@@ -98,10 +97,10 @@ class ControlService:
             return (f"http={state.http}/",)
         return (f"http={state.http}/#token={state.http_token}",)
 
-    async def open(self, operations: ClusterOperations, request_faults: RequestFaults) -> None:
+    async def open(self, operations: ClusterOperations) -> None:
         """Serve a cluster that is ready."""
         assert self._server is not None, "it is bound"
-        controlled = ControlledCluster(operations, request_faults, mode=self._mode)
+        controlled = ControlledCluster(operations, mode=self._mode)
         self._snapshots = snapshots_of(operations, controlled)
         await self._server.open(
             ControlApplication(
