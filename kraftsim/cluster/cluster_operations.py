@@ -447,6 +447,11 @@ class ClusterOperations:
 
     def require_proxy(self) -> None:
         """Raise NotInThisCluster if links cannot have conditions."""
+        if self.cluster.proxy is None and not self.can_pause:
+            raise NotInThisCluster(
+                "there is no proxy in front of the nodes of this cluster: "
+                "Cluster(network_faults=True)"
+            )
         if self.cluster.proxy is None:
             raise NotInThisCluster(
                 "there is no proxy in front of the nodes of this cluster; start one by: kraftsim "

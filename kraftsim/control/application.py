@@ -128,7 +128,8 @@ class ControlApplication:
             except CallRefused as refused:
                 return _refusal(refused.status, refused.refused)
             except NotPossible as error:
-                return _refusal(_status_of(error), Refused(error=str(error), hint=_hint_of(error)))
+                text = str(error).replace("DATA", self.controlled.place)
+                return _refusal(_status_of(error), Refused(error=text, hint=_hint_of(error)))
             return _response(route, answer)
 
         return serve

@@ -70,6 +70,8 @@ class Controlled(ControlledState, Protocol):
     name: str
     events: Path | None
     """Where its event logs are."""
+    place: str
+    """Its data directory: what DATA means in a hint."""
 
     async def kill(self, target: str) -> list[NodeOutcome]:
         """End nodes by SIGKILL."""
@@ -185,6 +187,7 @@ class ControlledCluster:
         self.mode = mode
         self.name = operations.cluster.spec.run
         self.events: Path | None = operations.cluster.directory.events
+        self.place = str(operations.cluster.directory.root)
         self._operations = operations
         self._reasons = self._missing_verbs()
         self._entries: tuple[RequestFaultEntry, ...] = ()
@@ -320,7 +323,7 @@ class ControlledCluster:
             try:
                 require()
             except NotInThisCluster as missing:
-                reasons |= dict.fromkeys(verbs, str(missing))
+                reasons |= dict.fromkeys(verbs, str(missing).replace("DATA", self.place))
         return reasons
 
 

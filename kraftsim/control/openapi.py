@@ -50,7 +50,7 @@ def document() -> dict[str, Any]:
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     paths["/openapi.json"] = {"get": _own_document()}
-    return {
+    written = {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": __version__, "description": ABOUT},
         "tags": [{"name": name, "description": about} for name, about in TAGS],
@@ -61,6 +61,9 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+    # msgspec gives a default that is a tuple as one; a document has arrays
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(written))
+    return plain
 
 
 def _operation(route: Route) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeStatus, ...]
 
 
-class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+class ImposedConditions(msgspec.Struct, frozen=True, kw_only=True):
     """The conditions of links that are in force."""
 
     conditions: tuple[ImposedCondition, ...]
@@ -238,17 +238,17 @@ async def _fail_disk(context: Context, call: Call) -> NodeOutcomes:
     return NodeOutcomes(nodes=tuple(await context.controlled.fail_disk(call.path["node"], fault)))
 
 
-async def _network(context: Context, call: Call) -> Conditions:
-    return Conditions(conditions=tuple(context.controlled.imposed()))
+async def _network(context: Context, call: Call) -> ImposedConditions:
+    return ImposedConditions(conditions=tuple(context.controlled.imposed()))
 
 
-async def _cut(context: Context, call: Call) -> Conditions:
+async def _cut(context: Context, call: Call) -> ImposedConditions:
     target = call.of(LinkBody).target
     done = await context.controlled.impose(target, Condition(holds=True))
-    return Conditions(conditions=tuple(done))
+    return ImposedConditions(conditions=tuple(done))
 
 
-async def _slow(context: Context, call: Call) -> Conditions:
+async def _slow(context: Context, call: Call) -> ImposedConditions:
     body = call.of(SlowBody)
     if not (body.latency_ms or body.jitter_ms or body.bytes_per_second):
         raise CallRefused(
@@ -259,7 +259,9 @@ async def _slow(context: Context, call: Call) -> Conditions:
         jitter_ms=body.jitter_ms,
         bytes_per_second=body.bytes_per_second,
     )
-    return Conditions(conditions=tuple(await context.controlled.impose(body.target, condition)))
+    return ImposedConditions(
+        conditions=tuple(await context.controlled.impose(body.target, condition))
+    )
 
 
 async def _reset(context: Context, call: Call) -> Effect:
@@ -549,11 +551,13 @@ ROUTES: Final = (
         "network",
         "The conditions of links in force",
         _network,
-        Conditions,
+        ImposedConditions,
         tag="network",
     ),
-    _link_route("cut", "Interrupt links until they are healed", _cut, LinkBody, Conditions),
-    _link_route("slow", "Delay or limit links until they are healed", _slow, SlowBody, Conditions),
+    _link_route("cut", "Interrupt links until they are healed", _cut, LinkBody, ImposedConditions),
+    _link_route(
+        "slow", "Delay or limit links until they are healed", _slow, SlowBody, ImposedConditions
+    ),
     _link_route("reset", "Reset the connections of links, once", _reset, LinkBody, Effect),
     _link_route(
         "heal", "End all conditions of links, or those of some nodes", _heal, HealBody, Healed
