@@ -225,6 +225,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `missing` has the name of each field that could not be read, as a whole or in part, and why.
     `controller` is the active controller. `verbs` are what can be done to this cluster.
+    `unread_bytes` of the event logs are still to be read: what comes from them is that far behind.
     """
 
     taken_ms: int
@@ -245,6 +246,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[NetworkConditionEntry, ...] = ()
     checks: LiveCheckStatus | None = None
     verbs: tuple[VerbStatus, ...] = ()
+    unread_bytes: int = 0
     missing: dict[str, str] = {}
 
 

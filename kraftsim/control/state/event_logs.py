@@ -45,8 +45,7 @@ from kraftsim.server.events import (
 from kraftsim.server.events_connections import FrameReceived
 
 CHUNK_BYTES: Final = 256 * 1024
-READ_BYTES: Final = 4 * 1024 * 1024
-"""So much is read per call: checking it takes about a third of a second."""
+READ_BYTES: Final = 1024 * 1024
 BLOCKS_MAX: Final = 500
 Place = tuple[str, int]
 

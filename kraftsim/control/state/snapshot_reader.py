@@ -42,6 +42,8 @@ from kraftsim.world.real.world import RealClock
 
 FRESH_SECONDS: Final = 1.0
 CONFIGS_FRESH_SECONDS: Final = 30.0
+READ_NS: Final = 500_000_000
+"""A snapshot reads event logs for so long at most."""
 METADATA_VERSION: Final = "metadata.version"
 NO_EVENTS: Final = "this cluster writes no event logs here"
 
@@ -195,7 +197,10 @@ class SnapshotReader:
         else:
             nodes = _with_facts(nodes, self._events.facts)
             snapshot = replace(
-                snapshot, blocks=self._events.facts.blocks(), checks=self._events.status
+                snapshot,
+                blocks=self._events.facts.blocks(),
+                checks=self._events.status,
+                unread_bytes=self._events.unread_bytes,
             )
         if self._controlled is not None:
             nodes = _with_conditions(nodes, self._controlled.nodes())
@@ -239,8 +244,23 @@ class EventReader:
         self._before: tuple[SeenInvariantViolation, ...] = ()
 
     def read_on(self, clock: RealClock) -> None:
-        """Read the next part of the logs."""
-        now_ns = clock.monotonic_ns()
+        """Read on for half a second, or until everything was read."""
+        started_ns = clock.monotonic_ns()
+        while clock.monotonic_ns() - started_ns < READ_NS:
+            self._read_part(clock.monotonic_ns())
+            if not self._logs.bytes_behind:
+                break
+        status = self._checks.status(clock.monotonic_ns(), self._logs.unreadable_count)
+        if self._before:  # shown until everything is checked again
+            status = replace(status, violations=self._before, violation_count=len(self._before))
+        self.status = status
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of the logs that are still to be read."""
+        return self._logs.bytes_behind
+
+    def _read_part(self, now_ns: int) -> None:
         parts = self._logs.read()
         if self._logs.generation != self._generation:
             self._generation = self._logs.generation
@@ -254,10 +274,6 @@ class EventReader:
             self._before = () if self.status is None else self.status.violations
         elif not self._logs.bytes_behind:
             self._before = ()
-        status = self._checks.status(clock.monotonic_ns(), self._logs.unreadable_count)
-        if self._before:  # shown until everything is checked again
-            status = replace(status, violations=self._before, violation_count=len(self._before))
-        self.status = status
 
 
 def parse_bootstrap(servers: str) -> tuple[Address, ...]:
