@@ -49,6 +49,7 @@ EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
     "uvicorn": "http",
     "h11": "http",
     "httpx": "http",
+    "prometheus_client": "http",
 }
 """Import package -> the extra of pyproject.toml that installs it."""
 

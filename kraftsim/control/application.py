@@ -28,7 +28,6 @@ from kraftsim.control.event_stream import (
 )
 from kraftsim.control.openapi import document
 from kraftsim.control.routes import JSON, PLAIN, ROUTES, Route, Snapshots
-from kraftsim.control.state.cluster_snapshot import ClusterSnapshot
 from kraftsim.events.catalogue import KINDS, event_class
 
 BODY_SECONDS: Final = 10.0
@@ -49,14 +48,10 @@ class Asset:
     headers: Mapping[str, str]
 
 
-Metrics = Callable[[ClusterSnapshot], bytes]
-
-
 class ControlApplication:
     """The application of one cluster; it belongs to one event loop. `app` is what a server runs.
 
-    `assets` are the files of the page by path; `metrics` writes a snapshot as Prometheus reads it,
-    None if that is not installed.
+    `assets` are the files of the page by path.
     """
 
     def __init__(
@@ -67,12 +62,10 @@ class ControlApplication:
         address: HttpAddress,
         token: str,
         assets: Mapping[str, Asset] | None = None,
-        metrics: Metrics | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self.controlled = controlled
         self.snapshots = snapshots
-        self._metrics = metrics
         self._heartbeat_seconds = heartbeat_seconds
         self._streams = 0
         self._ending = asyncio.Event()
@@ -106,12 +99,6 @@ class ControlApplication:
     def end_streams(self) -> None:
         """End all event streams: the server stops."""
         self._ending.set()
-
-    def metrics(self, snapshot: ClusterSnapshot) -> bytes:
-        """See Context."""
-        if self._metrics is None:
-            raise CallRefused(409, "metrics are not available here", "pip install 'kraftsim[http]'")
-        return self._metrics(snapshot)
 
     # Routes
     # ----------------------------------------------------------------------------------------------

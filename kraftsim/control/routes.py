@@ -37,6 +37,7 @@ from kraftsim.control.state.cluster_snapshot import (
     TopicStatus,
     TransactionStatus,
 )
+from kraftsim.control.state.event_logs import NodeCounters
 from kraftsim.lab.faults.field import Condition, Effect
 from kraftsim.lab.faults.request_fault_text import request_fault_text
 from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestFaultStatus, RequestHit
@@ -52,6 +53,11 @@ class Snapshots(Protocol):
         """Return one that is at most a second old."""
         ...
 
+    @property
+    def counters(self) -> Mapping[str, NodeCounters]:
+        """What nodes have counted, by their names; empty without event logs."""
+        ...
+
 
 class Context(Protocol):
     """What handlers work on."""
@@ -61,10 +67,6 @@ class Context(Protocol):
 
     def stream_events(self, call: Call) -> AsyncIterator[bytes]:
         """Return the server-sent events that a call wants. Raises CallRefused."""
-        ...
-
-    def metrics(self, snapshot: ClusterSnapshot) -> bytes:
-        """Return metrics in the text form of Prometheus."""
         ...
 
 
@@ -362,7 +364,16 @@ async def _violations(context: Context, call: Call) -> Violations:
 
 
 async def _metrics(context: Context, call: Call) -> bytes:
-    return context.metrics(await context.snapshots.snapshot())
+    from kraftsim.control.metrics import NodeDoesNotRun, NoSuchNode, exposition
+
+    await context.controlled.refresh()
+    snapshot = await context.snapshots.snapshot()
+    try:
+        return exposition(snapshot, context.snapshots.counters, call.query.get("node"))
+    except NoSuchNode as unknown:
+        raise CallRefused(404, str(unknown), "GET /v1/nodes has the nodes") from unknown
+    except NodeDoesNotRun as down:  # as a target of its own, which would not answer
+        raise CallRefused(503, str(down), "POST /v1/nodes/NODE/restart starts it") from down
 
 
 async def _events(context: Context, call: Call) -> AsyncIterator[bytes]:
@@ -693,11 +704,14 @@ ROUTES: Final = (
         method="GET",
         path="/metrics",
         name="metrics",
-        summary="Metrics for Prometheus",
+        summary="Metrics for Prometheus, under the names of Kafka's JMX exporter",
         tag="state",
+        about="Of all nodes with the label `node`, or of one node without it, as a target of its "
+        "own.",
         handler=_metrics,
         media=PROMETHEUS,
-        refusals={409: "metrics need the package prometheus-client"},
+        parameters=(Parameter("node", "One node.", "query", example="broker-1"),),
+        refusals={404: "no such node", 503: "the node does not run"},
     ),
     _read(
         "/healthz", "healthz", "That HTTP is served", _health, Health, tag="server", is_public=True

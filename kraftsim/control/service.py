@@ -81,6 +81,11 @@ class ControlService:
         assert self._server is not None, "it is bound"
         return self._server.address
 
+    @property
+    def token(self) -> str:
+        """What a client must send."""
+        return self._plan.token
+
     def bind(self) -> None:
         """Take the address. Raises ClusterFailed."""
         self._server = HttpServer(self._plan.host, self._plan.port)

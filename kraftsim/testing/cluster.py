@@ -16,9 +16,9 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -30,6 +30,11 @@ from kraftsim.cluster.administration import (
     wait_until_served,
 )
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
+from kraftsim.cluster.cluster_operations import (
+    ClusterOperations,
+    NotInThisCluster,
+    UnknownTarget,
+)
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -45,7 +50,7 @@ from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, SpecError
 from kraftsim.events.event import Event
 from kraftsim.lab.faults.fault import members, names_leader, with_leader
-from kraftsim.lab.faults.field import Condition, links_of
+from kraftsim.lab.faults.field import Condition
 from kraftsim.lab.faults.rules_request_faults import RequestFault
 from kraftsim.releases.release import Release
 from kraftsim.testing.request_faults import (
@@ -57,6 +62,8 @@ from kraftsim.testing.request_faults import (
 from kraftsim.testing.security import security_preset
 
 if TYPE_CHECKING:  # the checks, which most tests do not ask for, import every invariant
+    from kraftsim.control.client import ControlClient
+    from kraftsim.control.service import ControlService
     from kraftsim.invariants.invariant import Envelope
     from kraftsim.invariants.verdict import Verdict
 
@@ -100,7 +107,8 @@ class Cluster(RequestFaultVerbs):
     zookeeper, first_voters, ... `settings` are Kafka's properties for all nodes.
 
     `network_faults` puts a proxy in front of the nodes: `cut`, `slow` and `reset` need it, and it
-    takes 0.3 s to start. `security` is PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL:
+    takes 0.3 s to start. `http` serves HTTP control and the live page, as `serve_http` does.
+    `security` is PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL:
     `client_settings` has what a client needs then. `directory` gets disks, event logs and logs;
     without it they are deleted after `stop`.
 
@@ -112,6 +120,7 @@ class Cluster(RequestFaultVerbs):
         *,
         mode: str = EMBEDDED,
         network_faults: bool = False,
+        http: bool = False,
         security: str = "PLAINTEXT",
         directory: Path | str | None = None,
         **options: object,
@@ -135,6 +144,15 @@ class Cluster(RequestFaultVerbs):
         )
         self._driver = ClusterFaultDriver(self._cluster)
         self._request_faults = RequestFaults(self._cluster, self._driver, run)
+        self._operations = ClusterOperations(
+            self._cluster,
+            self._driver,
+            self._request_faults,
+            can_pause=mode == PROCESSES,
+            on_change=_nothing,
+        )
+        self._serves_http = http
+        self._http: ControlService | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kraftsim-cluster", daemon=True
@@ -208,6 +226,8 @@ class Cluster(RequestFaultVerbs):
         self._thread.start()
         try:
             self._wait(self._start())
+            if self._serves_http:
+                self.serve_http()
         except BaseException:
             self._end()
             raise
@@ -239,7 +259,25 @@ class Cluster(RequestFaultVerbs):
                 f"a broker did not get producer ids from the controller within {SECONDS / 2:g} s"
             ) from late
 
+    def serve_http(self, port: int = 0) -> "ControlClient":
+        """Serve HTTP control, a live page and metrics on a port of 127.0.0.1, by default a free
+        one, unless that is done already; return a client of it (`kraftsim.control.client`), which
+        has `url` and `token`. Needs the extra `http`.
+        """
+        from kraftsim.control.client import ControlClient
+        from kraftsim.control.service import ControlService, HttpPlan
+
+        if self._http is None:
+            service = ControlService(HttpPlan.of("127.0.0.1", port, None), mode=self.mode)
+            service.bind()
+            self._http = service
+            self._wait(service.open(self._operations))
+        return ControlClient(self._http.address.url, self._http.token)
+
     async def _stop(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+        self._operations.close()
         for node in self._driver.paused:
             await self._driver.resume(node)
         await self._request_faults.heal()
@@ -438,11 +476,8 @@ class Cluster(RequestFaultVerbs):
             await self._restart(node, release, {})
 
     async def _impose(self, target: str, condition: Condition) -> None:
-        links = links_of(await self._named(target), self.spec.node_names)
-        try:
-            await self._driver.impose(links, condition)
-        except NoProxy as missing:
-            raise _without_proxy() from missing
+        with _as_of_a_test():
+            await self._operations.impose((target,), condition)
 
     async def _inject(self, fault: RequestFault, injected: InjectedFault) -> int:
         try:
@@ -457,14 +492,13 @@ class Cluster(RequestFaultVerbs):
             self._wait(work)
 
     async def _reset(self, target: str) -> int:
-        links = links_of(await self._named(target), self.spec.node_names)
-        try:
-            return (await self._driver.cut(links)).closed
-        except NoProxy as missing:
-            raise _without_proxy() from missing
+        with _as_of_a_test():
+            return (await self._operations.reset((target,))).closed
 
     async def _heal(self) -> None:
         await self._request_faults.heal()
+        if self._operations.imposed:
+            await self._operations.heal()
         await self._driver.heal()
         await self._cluster.answering(timeout_seconds=SECONDS / 2)
 
@@ -688,6 +722,21 @@ async def _find_coordinators(broker: BrokerListener) -> None:
 
 def _name(release: str | Release) -> str:
     return release.name if isinstance(release, Release) else release
+
+
+@contextmanager
+def _as_of_a_test() -> Iterator[None]:
+    """Raise what a test gets for a fault that cannot be, or for a target that is none."""
+    try:
+        yield
+    except NotInThisCluster as missing:
+        raise _without_proxy() from missing
+    except UnknownTarget as unknown:
+        raise KeyError(str(unknown)) from unknown
+
+
+def _nothing() -> None:
+    """No file has the processes of an embedded cluster."""
 
 
 def _without_proxy() -> FaultNotPossible:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
+    from kraftsim.control.client import ControlClient
     from kraftsim.testing.cluster import Cluster
 
 pytest_plugins = ("kraftsim.testing.simulation_tests",)
@@ -226,6 +227,18 @@ def kraftsim_topic(request: pytest.FixtureRequest) -> str:
     name = next((name for name in CLUSTERS if name in request.fixturenames), CLUSTERS[0])
     cluster: Cluster = request.getfixturevalue(name)
     return cluster.create_topic()
+
+
+@pytest.fixture
+def kraftsim_http(request: pytest.FixtureRequest) -> "Iterator[ControlClient]":
+    """A client of the HTTP control of the cluster that the test uses: `url`, `token`, and verbs.
+
+    Needs the extra `http`.
+    """
+    name = next((name for name in CLUSTERS if name in request.fixturenames), CLUSTERS[0])
+    cluster: Cluster = request.getfixturevalue(name)
+    with cluster.serve_http() as client:
+        yield client
 
 
 def _of_release(release: str | None) -> dict[str, object]:

@@ -45,6 +45,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             "clients",
         ),
         (("node", "RUN/s3.properties"), "boto3", "tiered"),
+        (("up", "--http", "0", "--data", "RUN/up"), "starlette", "http"),
     ],
 )
 def test_a_missing_extra_prints_one_line_and_exits_with_3(
@@ -109,7 +110,7 @@ def test_every_package_of_an_extra_is_listed() -> None:
     ]
     named = {
         re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_"): extra
-        for extra in ("analysis", "tiered", "clients", "java")
+        for extra in ("analysis", "tiered", "clients", "http", "java")
         for each in extras[extra]
     }
     assert {
