@@ -27,6 +27,7 @@ from kraftsim.control.event_stream import (
     since_of,
 )
 from kraftsim.control.openapi import document
+from kraftsim.control.page import PAGE_HEADERS, page_files
 from kraftsim.control.routes import JSON, PLAIN, ROUTES, Route, Snapshots
 from kraftsim.events.catalogue import KINDS, event_class
 
@@ -48,10 +49,18 @@ class Asset:
     headers: Mapping[str, str]
 
 
+def page_assets() -> dict[str, Asset]:
+    """Return the files of the live page by path."""
+    return {
+        path: Asset(file.media_type, file.content, PAGE_HEADERS)
+        for path, file in page_files().items()
+    }
+
+
 class ControlApplication:
     """The application of one cluster; it belongs to one event loop. `app` is what a server runs.
 
-    `assets` are the files of the page by path.
+    `assets` are the files of the page by path; by default those of `kraftsim.control.page`.
     """
 
     def __init__(
@@ -69,7 +78,10 @@ class ControlApplication:
         self._heartbeat_seconds = heartbeat_seconds
         self._streams = 0
         self._ending = asyncio.Event()
-        pages = {OPENAPI: Asset(JSON, msgspec.json.encode(document()), {}), **(assets or {})}
+        pages = {
+            OPENAPI: Asset(JSON, msgspec.json.encode(document()), {}),
+            **(page_assets() if assets is None else assets),
+        }
         by_path: dict[str, list[Route]] = {}
         for route in ROUTES:
             by_path.setdefault(route.path, []).append(route)

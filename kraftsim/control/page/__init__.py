@@ -6,6 +6,7 @@ The shell needs no token and has no data: its script reads the token from the fr
 client. Nothing comes from another host, and the policy below forbids it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -59,11 +60,12 @@ class PageFile:
 
 
 @cache
-def page_file(path: str) -> PageFile | None:
-    """Return the file for a path; None if the page has no such file."""
-    name = PAGE_FILES.get(path)
-    if name is None:
-        return None
-    return PageFile(
-        files(__name__).joinpath(name).read_bytes(), MEDIA_TYPES[name.rpartition(".")[2]]
+def page_files() -> Mapping[str, PageFile]:
+    """Return the files by their paths."""
+    place = files(__name__)
+    return MappingProxyType(
+        {
+            path: PageFile(place.joinpath(name).read_bytes(), MEDIA_TYPES[name.rpartition(".")[2]])
+            for path, name in PAGE_FILES.items()
+        }
     )
