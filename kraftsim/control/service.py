@@ -57,6 +57,7 @@ def snapshots_of(operations: ClusterOperations, controlled: ControlledCluster) -
     return SnapshotReader(
         tuple(places.values()),
         name=spec.run,
+        shown_bootstrap=spec.bootstrap,
         security=listeners[0].security,
         addresses=places,
         events_directory=operations.cluster.directory.events,

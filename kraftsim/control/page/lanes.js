@@ -37,7 +37,7 @@ const LEGEND = [
 
 export const familyOf = (kind) => FAMILIES[kind] ?? "life";
 
-const lanes = { names: [], bars: new Map(), marks: [], windowMs: 120000, offsetMs: 0, chosen: null, hits: [] };
+const lanes = { names: [], bars: new Map(), marks: [], chosenMs: 0, windowMs: 60000, offsetMs: 0, chosen: null, hits: [] };
 let isDue = false;
 
 export function setNames(names) {
@@ -46,7 +46,7 @@ export function setNames(names) {
 }
 
 export function setWindow(milliseconds) {
-  lanes.windowMs = milliseconds;
+  lanes.chosenMs = milliseconds;
   due();
 }
 
@@ -133,6 +133,7 @@ function draw() {
   const styles = getComputedStyle(document.documentElement);
   const colour = (name) => styles.getPropertyValue(name).trim();
   const end = now();
+  lanes.windowMs = lanes.chosenMs || fittingMs(end);
   const begin = end - lanes.windowMs;
   const x = (at) => ((at - begin) / lanes.windowMs) * (width - 14);
   drawAxis(pen, begin, end, x, width, height, colour);
@@ -145,6 +146,12 @@ function draw() {
   pen.lineTo(x(end) + 0.5, height - AXIS_HEIGHT);
   pen.stroke();
   pen.globalAlpha = 1;
+}
+
+// From the first thing that is known to now: a minute at least, a quarter of an hour at most.
+function fittingMs(end) {
+  const first = Math.min(lanes.marks[0]?.at ?? end, ...[...lanes.bars.values()].map((bars) => bars[0]?.at ?? end));
+  return Math.min(900000, Math.max(60000, (end - first) * 1.04 + 1500));
 }
 
 function drawAxis(pen, begin, end, x, width, height, colour) {

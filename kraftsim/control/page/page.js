@@ -9,7 +9,7 @@ import { beginPartitions, showPartitions } from "./partitions.js";
 import { beginTables, noteEvent, noteEventTrouble, showTables } from "./tables.js";
 
 const POLL_MS = 1000;
-const WINDOWS = [["1 min", 60000], ["5 min", 300000], ["15 min", 900000], ["1 h", 3600000]];
+const WINDOWS = [["fit", 0], ["1 min", 60000], ["5 min", 300000], ["15 min", 900000], ["1 h", 3600000]];
 const THEMES = ["system", "light", "dark"];
 let snapshot = null;
 let shownAt = 0;
@@ -204,7 +204,7 @@ async function poll() {
 // Beginning --------------------------------------------------------------------------------------
 
 function beginWindows() {
-  const stored = Number(localStorage.getItem("kraftsim-window")) || WINDOWS[1][1];
+  const stored = Number(localStorage.getItem("kraftsim-window") ?? 0);
   const choose = (milliseconds) => {
     setWindow(milliseconds);
     localStorage.setItem("kraftsim-window", String(milliseconds));

@@ -1,5 +1,8 @@
-"""Connections to the brokers of a cluster for the requests of a snapshot: one each, kept open, with
-short time-outs.
+"""Connections to the brokers of a cluster for the requests of a snapshot: kept open, with short
+time-outs.
+
+A broker serves the requests of a connection one after the other. One that it forwards to the
+controller has a connection of its own (a lane), so that an election holds up no other request.
 
 A broker that does not answer is left alone for a while, so that a paused broker costs one time-out
 now and then, and not one per snapshot.
@@ -21,6 +24,11 @@ CLIENT_ID: Final = "kraftsim-admin"
 CONNECT_MS: Final = 1_000
 ANSWER_MS: Final = 2_000
 LEFT_ALONE_SECONDS: Final = 5.0
+BROKER_LANE: Final = "broker"
+CONTROLLER_LANE: Final = "controller"
+"""For requests that a broker forwards."""
+Way = tuple[Address, str]
+"""An address and a lane."""
 
 
 class NoAnswer(OSError):
@@ -47,9 +55,9 @@ class BrokerConnections:
         self._security = security
         self._own_addresses = dict(addresses or {})
         self._advertised: dict[int, Address] = {}
-        self._open: dict[Address, PeerConnection] = {}
-        self._failures: dict[Address, tuple[float, str]] = {}
-        self._turns: dict[Address, asyncio.Lock] = {}
+        self._open: dict[Way, PeerConnection] = {}
+        self._failures: dict[Way, tuple[float, str]] = {}
+        self._turns: dict[Way, asyncio.Lock] = {}
         self._first = 0
 
     def learn(self, brokers: Mapping[int, Address]) -> None:
@@ -58,10 +66,10 @@ class BrokerConnections:
             broker: self._own_addresses.get(broker, address) for broker, address in brokers.items()
         }
         known = {*self._advertised.values(), *self._bootstrap}
-        for address in [each for each in self._open if each not in known]:
-            self._open.pop(address).close()
-        for address in [each for each in self._failures if each not in known]:
-            del self._failures[address]
+        for way in [each for each in self._open if each[0] not in known]:
+            self._open.pop(way).close()
+        for way in [each for each in self._failures if each[0] not in known]:
+            del self._failures[way]
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -76,9 +84,11 @@ class BrokerConnections:
         address = self._advertised.get(broker)
         if address is None:
             raise NoAnswer("it is not in the metadata")
-        return await self._ask_at(address, request, answer)
+        return await self._ask_at((address, BROKER_LANE), request, answer)
 
-    async def ask_any(self, request: Message, answer: type[Answer]) -> Answer:
+    async def ask_any(
+        self, request: Message, answer: type[Answer], lane: str = BROKER_LANE
+    ) -> Answer:
         """Send a request to the first broker that answers it: the one that answered last time
         before others. Raises as `ask` does.
         """
@@ -87,7 +97,7 @@ class BrokerConnections:
         for turn in range(len(addresses)):
             place = (self._first + turn) % len(addresses)
             try:
-                found = await self._ask_at(addresses[place], request, answer)
+                found = await self._ask_at((addresses[place], lane), request, answer)
             except OSError as error:
                 reasons.append(error)
                 continue
@@ -98,48 +108,48 @@ class BrokerConnections:
     async def connection(self, broker: int | None = None) -> PeerConnection:
         """Return an open connection to a broker, or to the first that accepts one."""
         if broker is not None and broker in self._advertised:
-            return await self._connected(self._advertised[broker])
+            return await self._connected((self._advertised[broker], BROKER_LANE))
         error: OSError = NoAnswer("no address of a broker is known")
         for address in dict.fromkeys([*self._advertised.values(), *self._bootstrap]):
             try:
-                return await self._connected(address)
+                return await self._connected((address, BROKER_LANE))
             except OSError as failure:
                 error = failure
         raise error
 
-    async def _ask_at(self, address: Address, request: Message, answer: type[Answer]) -> Answer:
-        connection = await self._connected(address)
+    async def _ask_at(self, way: Way, request: Message, answer: type[Answer]) -> Answer:
+        connection = await self._connected(way)
         try:
             found = await connection.request(request, timeout_ms=ANSWER_MS)
         except NoCommonVersion:
             raise
         except OSError as error:
-            raise self._failed(address, error) from error
+            raise self._failed(way, error) from error
         assert isinstance(found, answer), "an answer has the class of its request"
         return found
 
-    async def _connected(self, address: Address) -> PeerConnection:
-        async with self._turns.setdefault(address, asyncio.Lock()):
-            failed = self._failures.get(address)
+    async def _connected(self, way: Way) -> PeerConnection:
+        async with self._turns.setdefault(way, asyncio.Lock()):
+            failed = self._failures.get(way)
             if failed is not None and self._seconds() < failed[0]:
                 raise NoAnswer(failed[1])
-            known = self._open.get(address)
+            known = self._open.get(way)
             if known is not None and known.is_open:
                 return known
             connection = PeerConnection(
-                *address, client_id=CLIENT_ID, request_timeout_ms=ANSWER_MS, security=self._security
+                *way[0], client_id=CLIENT_ID, request_timeout_ms=ANSWER_MS, security=self._security
             )
             try:
                 await connection.connect(timeout_ms=CONNECT_MS)
             except OSError as error:
-                raise self._failed(address, error) from error
-            self._failures.pop(address, None)
-            self._open[address] = connection
+                raise self._failed(way, error) from error
+            self._failures.pop(way, None)
+            self._open[way] = connection
             return connection
 
-    def _failed(self, address: Address, error: OSError) -> NoAnswer:
+    def _failed(self, way: Way, error: OSError) -> NoAnswer:
         reason = str(error) or type(error).__name__
-        self._failures[address] = (self._seconds() + LEFT_ALONE_SECONDS, reason)
+        self._failures[way] = (self._seconds() + LEFT_ALONE_SECONDS, reason)
         return NoAnswer(reason)
 
     def close(self) -> None:

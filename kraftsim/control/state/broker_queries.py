@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from kraftsim.control.state.broker_connections import BrokerConnections
+from kraftsim.control.state.broker_connections import CONTROLLER_LANE, BrokerConnections
 from kraftsim.control.state.cluster_snapshot import (
     GroupStatus,
     PartitionStatus,
@@ -188,7 +188,7 @@ async def describe_quorum(
     )
     try:
         answer = await connections.ask_any(
-            DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse
+            DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse, CONTROLLER_LANE
         )
     except OSError as error:
         missing.note_failure("quorum", ApiKey.DESCRIBE_QUORUM, None, error)

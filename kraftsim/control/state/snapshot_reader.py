@@ -51,7 +51,8 @@ NO_EVENTS: Final = "this cluster writes no event logs here"
 class SnapshotReader:
     """Reads one cluster, in the event loop of its first call.
 
-    `bootstrap` are addresses as in bootstrap.servers; `addresses` replaces advertised ones by node
+    `bootstrap` are addresses as in bootstrap.servers, `shown_bootstrap` what clients are told
+    instead, if that is another way to the same cluster; `addresses` replaces advertised ones by node
     id. `events_directory` has the event logs, None for a cluster that is not kraftsim's.
     `controlled` is the process that controls the cluster, None for a mere viewer. `invariants` None
     checks all, () none.
@@ -62,6 +63,7 @@ class SnapshotReader:
         bootstrap: str | Sequence[Address],
         *,
         name: str = "",
+        shown_bootstrap: str = "",
         security: LinkSecurity | None = None,
         addresses: Mapping[int, Address] | None = None,
         events_directory: Path | None = None,
@@ -69,7 +71,7 @@ class SnapshotReader:
         invariants: Sequence[Invariant] | None = None,
     ) -> None:
         places = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
-        self._bootstrap = ",".join(f"{host}:{port}" for host, port in places)
+        self._bootstrap = shown_bootstrap or ",".join(f"{host}:{port}" for host, port in places)
         self._name = name or self._bootstrap
         self._clock = RealClock(0)
         self._connections = BrokerConnections(
