@@ -52,8 +52,8 @@ class SnapshotReader:
     """Reads one cluster, in the event loop of its first call.
 
     `bootstrap` are addresses as in bootstrap.servers, `shown_bootstrap` what clients are told
-    instead, if that is another way to the same cluster; `addresses` replaces advertised ones by node
-    id. `events_directory` has the event logs, None for a cluster that is not kraftsim's.
+    instead, if that is another way to the same cluster; `addresses` replaces advertised ones by
+    node id. `events_directory` has the event logs, None for a cluster that is not kraftsim's.
     `controlled` is the process that controls the cluster, None for a mere viewer. `invariants` None
     checks all, () none.
     """
