@@ -28,12 +28,13 @@ class LiveInvariantChecks:
         self._invariants = tuple(INVARIANTS.all() if invariants is None else invariants)
         self._by_name = {each.name: each for each in self._invariants}
         self._kinds = frozenset(kind.__name__ for each in self._invariants for kind in each.watches)
-        self._slack_ns = SLACK_NS
+        self.slack_ns = SLACK_NS
+        """Events may come so much later than those of other nodes."""
         self.late_count = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._order = EventOrder(self._slack_ns)
+        self._order = EventOrder(self.slack_ns)
         self._checks = LiveChecks(self._invariants)
         self._seen_kinds: set[str] = set()  # for membership only, never iterated
         self._found: dict[tuple[str, str], SeenInvariantViolation] = {}
@@ -60,7 +61,7 @@ class LiveInvariantChecks:
             )
         if self._order.late_count:
             self.late_count += self._order.late_count
-            self._slack_ns *= 2
+            self.slack_ns *= 2
             self._begin()
             return False
         for line in self._order.ready():

@@ -44,6 +44,8 @@ FRESH_SECONDS: Final = 1.0
 CONFIGS_FRESH_SECONDS: Final = 30.0
 READ_NS: Final = 500_000_000
 """A snapshot reads event logs for so long at most."""
+HELD_NS: Final = 3_000_000_000
+"""Violations are shown for so long while everything is checked again after late events."""
 METADATA_VERSION: Final = "metadata.version"
 NO_EVENTS: Final = "this cluster writes no event logs here"
 
@@ -244,6 +246,7 @@ class EventReader:
         self.status: LiveCheckStatus | None = None
         self._generation = 0
         self._before: tuple[SeenInvariantViolation, ...] = ()
+        self._before_until_ns = 0
 
     def read_on(self, clock: RealClock) -> None:
         """Read on for half a second, or until everything was read."""
@@ -253,7 +256,7 @@ class EventReader:
             if not self._logs.bytes_behind:
                 break
         status = self._checks.status(clock.monotonic_ns(), self._logs.unreadable_count)
-        if self._before:  # shown until everything is checked again
+        if len(self._before) > len(status.violations):
             status = replace(status, violations=self._before, violation_count=len(self._before))
         self.status = status
 
@@ -274,7 +277,8 @@ class EventReader:
         if not self._checks.take(parts, now_ns):
             self._logs.rewind()
             self._before = () if self.status is None else self.status.violations
-        elif not self._logs.bytes_behind:
+            self._before_until_ns = now_ns + HELD_NS + 2 * self._checks.slack_ns
+        elif not self._logs.bytes_behind and now_ns >= self._before_until_ns:
             self._before = ()
 
 
