@@ -179,3 +179,14 @@ def exposition(
         if not runs(known[node]):
             raise NodeDoesNotRun(f"{node} is {known[node].condition.value}")
     return generate_latest(_Snapshot(ClusterView(snapshot, counters), node))
+
+
+def table() -> str:
+    """Return all metrics as the table of the manual, in Markdown."""
+    lines = ["| metric | what it is | measured from |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.help} | {each.measured_from} |" for each in METRICS]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
