@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import OK, Failure, fail
+from kraftsim.cli.http_options import http_options, http_plan
 from kraftsim.cli.options import DIRECTORY
 
 if TYPE_CHECKING:
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamNode, UpstreamProxy
+    from kraftsim.control.controlled_upstream import UpstreamControl
+    from kraftsim.control.service import HttpPlan
     from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -25,9 +28,7 @@ Examples:
   kraftsim proxy --upstream 127.0.0.1:9092 --inject 'Produce drop=reply topic=orders nth=2'
   kraftsim proxy --upstream kafka.example:9093 --upstream-tls --upstream-ca ca.pem
   kraftsim proxy --upstream 127.0.0.1:9092 --tls-cert server.pem --tls-key server.key
-  kraftsim proxy --upstream 127.0.0.1:9092 --data runs/real --read-back
-  kraftsim analyze runs/real
-  kraftsim proxy --upstream 127.0.0.1:9092 --capture talk.pcap && kraftsim decode talk.pcap
+  kraftsim proxy --upstream 127.0.0.1:9092 --http 8080       # faults and a live page by HTTP
   kraftsim proxy --upstream 127.0.0.1:9092 --host 0.0.0.0 --advertised-host test-box --port 9192
 
 \b
@@ -81,20 +82,7 @@ Exit codes: 0 it was stopped, 3 it could not start."""
     help="Record what clients send and get as an event log below this directory, for analyze, "
     "watch and report. Reduces throughput.",
 )
-@click.option(
-    "--read-back",
-    is_flag=True,
-    help="With --data: at the end read the partitions that clients wrote to, so that it can be "
-    "judged whether what was acknowledged is there, once.",
-)
-@click.option(
-    "--capture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=None,
-    metavar="FILE",
-    help="Write what clients send and get as a packet capture (pcap), in plain text behind TLS: "
-    "for decode, Wireshark and tshark.",
-)
+@http_options
 @click.option("--seed", default=0, show_default=True, help="Seed of random choices.")
 def proxy(
     upstream: str,
@@ -109,8 +97,9 @@ def proxy(
     upstream_key: Path | None,
     faults: tuple[str, ...],
     data: Path | None,
-    capture: Path | None,
-    read_back: bool,
+    http: int | None,
+    http_host: str,
+    http_token_file: Path | None,
     seed: int,
 ) -> int:
     """Put a proxy in front of any Kafka cluster, and inject faults into its requests.
@@ -123,6 +112,7 @@ def proxy(
     from kraftsim.cluster.directories import RunDirectory
     from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamPlan, UpstreamProxy
+    from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.lab.faults.request_fault_text import parse_request_fault
     from kraftsim.world.real.runner import run_node
 
@@ -143,7 +133,10 @@ def proxy(
     except (ValueError, OSError) as trouble:
         fail(trouble)
 
+    http_at = http_plan(http_host, http, http_token_file)
+
     async def serve(stopping: asyncio.Event) -> int:
+        control = _control(http_at)
         proxy = UpstreamProxy(
             plan,
             asyncio.get_running_loop(),
@@ -157,10 +150,15 @@ def proxy(
         for node in proxy.nodes:
             _print_node(node, proxy.address_of(node))
         proxy.on_node = _print_node
-        proxy.on_notice = partial(click.echo, err=True)
+        if control is not None:
+            events = directory.events if directory is not None else None
+            await control.open(proxy, node_tls=node_tls, events=events)
+            click.echo(control.line)
         for fault in injected:
             _inject(proxy, fault)
         await _either(stopping, proxy.has_failed)
+        if control is not None:
+            await control.close()
         await proxy.close()
         if proxy.trouble is not None:
             raise proxy.trouble
@@ -170,8 +168,17 @@ def proxy(
 
     try:
         return run_node(serve)
-    except OSError as trouble:
+    except (ClusterFailed, OSError) as trouble:
         fail(trouble)
+
+
+def _control(plan: "HttpPlan | None") -> "UpstreamControl | None":
+    """Take the address of --http, if it is given. Raises ClusterFailed."""
+    if plan is None:
+        return None
+    from kraftsim.control.controlled_upstream import UpstreamControl
+
+    return UpstreamControl(plan)
 
 
 def addresses_of(text: str) -> tuple[tuple[str, int], ...]:

@@ -1,11 +1,11 @@
 """`kraftsim up`: a cluster of processes on this machine, in the foreground or detached."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kraftsim.cli.failure import fail
+from kraftsim.cli.http_options import http_options, http_plan
 from kraftsim.cli.node_log import log_options
 from kraftsim.cli.options import (
     DIRECTORY,
@@ -17,9 +17,6 @@ from kraftsim.cli.options import (
     settings_of,
     settings_option,
 )
-
-if TYPE_CHECKING:
-    from kraftsim.control.service import ControlService
 
 
 @click.command(
@@ -92,35 +89,12 @@ Examples:
     "Reduces throughput.",
 )
 @click.option(
-    "--http",
-    type=click.IntRange(0, 65535),
-    default=None,
-    metavar="PORT",
-    help="Serve HTTP control, a live page and metrics on this port of 127.0.0.1; 0 picks a free "
-    "one. Needs the extra `http`.",
-)
-@click.option(
-    "--http-host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Address of --http. Anything but loopback lets other machines connect: the token is then "
-    "sent unencrypted.",
-)
-@click.option(
-    "--http-token-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=None,
-    metavar="FILE",
-    help="File with the token of --http.  [default: $KRAFTSIM_HTTP_TOKEN, or a new token that is "
-    "printed]",
-)
-@click.option(
     "--seed",
     default=0,
     show_default=True,
     help="Seed of the nodes' random choices; 0 takes the operating system's entropy.",
 )
+@http_options
 @release_option
 @bugs_option
 @codec_option
@@ -160,7 +134,12 @@ def up(
     from kraftsim.server.config_keys import ConfigError
 
     given = settings_of(properties, settings, ignore_unknown=ignore_unknown)
-    service = None if http is None else _http_service(http_host, http, http_token_file)
+    plan = http_plan(http_host, http, http_token_file)
+    service = None
+    if plan is not None:
+        from kraftsim.control.service import ControlService
+
+        service = ControlService(plan)
     try:
         spec = ClusterSpec(
             controllers=controllers
@@ -183,26 +162,6 @@ def up(
         return bring_up(spec, data, detach, click.echo, service)
     except (SpecError, ConfigError, ClusterFailed, KeyError, OSError) as trouble:
         fail(trouble)
-
-
-def _http_service(host: str, port: int, token_file: Path | None) -> "ControlService":
-    """Return what serves HTTP beside the cluster; warn of an address that others can reach."""
-    import os
-
-    from kraftsim.control.access import BadToken, HttpAddress, read_token
-    from kraftsim.control.service import ControlService, HttpPlan
-
-    try:
-        token = read_token(token_file, os.environ)
-    except (BadToken, OSError) as trouble:
-        fail(trouble)
-    if not HttpAddress(host, port).is_loopback:
-        click.echo(
-            f"warning: {host} is not loopback: who can reach it and reads the token, which is sent "
-            "unencrypted, controls this cluster",
-            err=True,
-        )
-    return ControlService(HttpPlan.of(host, port, token))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ class HttpPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Return a plan, with a new token if none is given."""
         return cls(host=host, port=port, token=token or new_secret(), is_given=token is not None)
 
+    def line(self, url: str) -> str:
+        """Return what a user is told: the URL, with the token unless the user gave it."""
+        return f"http={url}/" if self.is_given else f"http={url}/#token={self.token}"
+
 
 def snapshots_of(operations: ClusterOperations, controlled: ControlledCluster) -> SnapshotReader:
     """Return what reads the state of a cluster of this process: past its proxy, so that a cut link
@@ -99,9 +103,7 @@ class ControlService:
         """Return the URL, and the token unless the user gave it. The supervisor in the background
         writes to a file, and says none.
         """
-        if self._plan.is_given:
-            return (f"http={state.http}/",)
-        return (f"http={state.http}/#token={state.http_token}",)
+        return (self._plan.line(state.http),)
 
     async def open(self, operations: ClusterOperations) -> None:
         """Serve a cluster that is ready."""
