@@ -43,9 +43,7 @@ NODE = "broker-1"
 ORDERS = TopicStatus(
     name="orders",
     is_internal=False,
-    partitions=(
-        PartitionStatus(partition=0, leader=1, leader_epoch=3, replicas=(1, 2), isr=(1,)),
-    ),
+    partitions=(PartitionStatus(partition=0, leader=1, leader_epoch=3, replicas=(1, 2), isr=(1,)),),
 )
 QUORUM = QuorumStatus(
     leader=101,
@@ -176,9 +174,7 @@ class FixedSnapshots:
             bootstrap="127.0.0.1:9092",
             nodes=(
                 NodeStatus(name=NODE, node_id=1, role="broker", condition=NodeCondition.UP),
-                NodeStatus(
-                    name="broker-2", node_id=2, role="broker", condition=NodeCondition.DOWN
-                ),
+                NodeStatus(name="broker-2", node_id=2, role="broker", condition=NodeCondition.DOWN),
             ),
             topics=(ORDERS,),
             quorum=QUORUM,

@@ -5,7 +5,9 @@
 
 import { byId, clock, span } from "./elements.js";
 
-export const LANE_HEIGHT = 46;
+const HEIGHT = 46;
+const SMALL_HEIGHT = 36;
+const FEW_NODES = 8;
 const AXIS_HEIGHT = 26;
 const MARKS_MAX = 4000;
 
@@ -37,11 +39,13 @@ const LEGEND = [
 
 export const familyOf = (kind) => FAMILIES[kind] ?? "life";
 
-const lanes = { names: [], bars: new Map(), marks: [], chosenMs: 0, windowMs: 60000, offsetMs: 0, chosen: null, hits: [] };
+const lanes = { names: [], height: HEIGHT, bars: new Map(), marks: [], chosenMs: 0, windowMs: 60000, offsetMs: 0, chosen: null, hits: [] };
 let isDue = false;
 
 export function setNames(names) {
   lanes.names = names;
+  lanes.height = names.length > FEW_NODES ? SMALL_HEIGHT : HEIGHT;
+  byId("nodes").style.setProperty("--lane", `${lanes.height}px`);
   due();
 }
 
@@ -118,7 +122,7 @@ export function drawLegend() {
 function draw() {
   const canvas = byId("lanes");
   const width = canvas.parentElement.clientWidth;
-  const height = lanes.names.length * LANE_HEIGHT + AXIS_HEIGHT;
+  const height = lanes.names.length * lanes.height + AXIS_HEIGHT;
   const ratio = window.devicePixelRatio || 1;
   if (width === 0 || lanes.names.length === 0) return;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -175,11 +179,11 @@ function drawAxis(pen, begin, end, x, width, height, colour) {
 }
 
 function drawBars(pen, name, lane, begin, end, x, colour) {
-  const middle = lane * LANE_HEIGHT + LANE_HEIGHT / 2;
+  const middle = lane * lanes.height + lanes.height / 2;
   pen.strokeStyle = colour("--grid");
   pen.beginPath();
-  pen.moveTo(0, (lane + 1) * LANE_HEIGHT - 0.5);
-  pen.lineTo(x(end) + 14, (lane + 1) * LANE_HEIGHT - 0.5);
+  pen.moveTo(0, (lane + 1) * lanes.height - 0.5);
+  pen.lineTo(x(end) + 14, (lane + 1) * lanes.height - 0.5);
   pen.stroke();
   const bars = lanes.bars.get(name) ?? [];
   bars.forEach((bar, index) => {
@@ -224,7 +228,7 @@ function drawMarks(pen, begin, x, colour) {
     const lane = lanes.names.indexOf(mark.node);
     const places = lane >= 0 ? [lane] : mark.node === "*" ? lanes.names.map((_, index) => index) : [];
     for (const place of places) {
-      const centre = { x: x(mark.at), y: place * LANE_HEIGHT + LANE_HEIGHT / 2 };
+      const centre = { x: x(mark.at), y: place * lanes.height + lanes.height / 2 };
       const family = familyOf(mark.kind);
       const isChosen = mark === lanes.chosen;
       pen.fillStyle = colour(`--mark-${family}`);

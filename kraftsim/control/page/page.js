@@ -165,7 +165,8 @@ function showMissing() {
 
 function show(taken) {
   compare(snapshot, taken);
-  const announcedBefore = snapshot?.checks?.violation_count ?? 0;
+  // those that are there when the page opens are no news
+  const announcedBefore = snapshot === null ? Infinity : (snapshot.checks?.violation_count ?? 0);
   snapshot = taken;
   shownAt = performance.now();
   setServerTime(taken.taken_ms);
