@@ -29,7 +29,7 @@ export function beginWithToken() {
 }
 
 function askForToken(trouble) {
-  byId("ask-trouble").textContent = trouble;
+  if (trouble || asking === null) byId("ask-trouble").textContent = trouble;
   asking ??= new Promise((answer) => {
     const dialog = byId("ask");
     byId("ask-token").value = "";
