@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from kraftsim.control.metrics import (
@@ -45,14 +46,14 @@ UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
 
 def partition(number: int, leader: int | None, isr: str, **offsets: int) -> PartitionStatus:
     """Return a partition with replicas on brokers 1, 2 and 3."""
-    return PartitionStatus(
+    known = PartitionStatus(
         partition=number,
         leader=leader,
         leader_epoch=2,
         replicas=(1, 2, 3),
         isr=tuple(map(int, isr.split())),
-        **offsets,
     )
+    return replace(known, **offsets)
 
 
 def snapshot_of(**changes: object) -> ClusterSnapshot:
