@@ -53,6 +53,7 @@ class Verb(Enum):
     INJECT = "inject"
 
 
+ALL: Final = "*"
 NODE_VERBS: Final = (Verb.KILL, Verb.STOP, Verb.RESTART, Verb.UPGRADE)
 PAUSE_VERBS: Final = (Verb.PAUSE, Verb.RESUME)
 LINK_VERBS: Final = (Verb.CUT, Verb.SLOW, Verb.RESET, Verb.HEAL)
@@ -96,7 +97,7 @@ class Controlled(ControlledState, Protocol):
         ...
 
     async def resume(self, target: str) -> list[NodeOutcome]:
-        """Resume paused processes."""
+        """Resume paused processes; of all nodes (`*`) those that are paused."""
         ...
 
     async def impose(self, target: str, condition: Condition) -> list[ImposedCondition]:
@@ -221,7 +222,7 @@ class ControlledCluster:
 
     async def resume(self, target: str) -> list[NodeOutcome]:
         """See Controlled."""
-        return await self._operations.resume((target,))
+        return await self._operations.resume(() if target == ALL else (target,))
 
     async def impose(self, target: str, condition: Condition) -> list[ImposedCondition]:
         """See Controlled."""

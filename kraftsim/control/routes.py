@@ -547,7 +547,12 @@ ROUTES: Final = (
         needs_body=True,
     ),
     _node_route("pause", "Pause processes with SIGSTOP", _pause),
-    _node_route("resume", "Resume paused processes", _resume),
+    _node_route(
+        "resume",
+        "Resume paused processes with SIGCONT",
+        _resume,
+        about="`*` is all that are paused.",
+    ),
     _node_route(
         "disk",
         "Damage the disks of nodes that are down",
