@@ -156,7 +156,7 @@ async def test_a_client_that_goes_away_in_its_body_is_no_defect() -> None:
     ]
     scope: dict[str, object] = {"headers": headers, "method": "POST", "path": "/v1/network/cut"}
     sent: list[dict[str, object]] = []
-    messages = iter(
+    messages: Iterator[dict[str, object]] = iter(
         [
             {"type": "http.request", "body": b'{"tar', "more_body": True},
             {"type": "http.disconnect"},

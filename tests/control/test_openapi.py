@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
-from jsonschema import Draft202012Validator
+from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from kraftsim.control.application import OPENAPI
@@ -74,7 +74,7 @@ def validate(response: httpx.Response, operation: dict[str, Any]) -> None:
     schema = described["content"][media]["schema"]
     if media == "application/json":
         whole = {**schema, "components": DOCUMENT["components"]}
-        Draft202012Validator(whole).validate(response.json())
+        OAS31Validator(whole).validate(response.json())
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=[route.name for route in ROUTES])

@@ -118,29 +118,30 @@ async def test_conditions_of_links_are_listed_lifted_and_healed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "headers"),
+    ("body", "media"),
     [
-        ({"json": {"text": FAULT}}, {}),
-        ({"content": FAULT}, {"Content-Type": "text/plain; charset=utf-8"}),
+        ({"text": FAULT}, "application/json"),
+        (FAULT, "text/plain; charset=utf-8"),
         (
             {
-                "json": {
-                    "action": "error",
-                    "api": "EndTxn",
-                    "error": "CONCURRENT_TRANSACTIONS",
-                    "times": 3,
-                }
+                "action": "error",
+                "api": "EndTxn",
+                "error": "CONCURRENT_TRANSACTIONS",
+                "times": 3,
             },
-            {},
+            "application/json",
         ),
-        ({"json": {"action": "error", "api": 26, "error": 51, "times": 3}}, {}),
+        ({"action": "error", "api": 26, "error": 51, "times": 3}, "application/json"),
     ],
 )
 async def test_a_fault_of_requests_is_added_in_each_form(
-    options: dict[str, object], headers: dict[str, str]
+    body: dict[str, object] | str, media: str
 ) -> None:
     api = Api()
-    answer = await api.ask("POST", "/v1/request-faults", headers=headers, **options)
+    content = body if isinstance(body, str) else msgspec.json.encode(body)
+    answer = await api.ask(
+        "POST", "/v1/request-faults", headers={"Content-Type": media}, content=content
+    )
     assert answer.status_code == 201, answer.text
     report = answer.json()
     assert (report["number"], report["text"], report["effects"]) == (1, FAULT, 0)
