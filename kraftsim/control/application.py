@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -17,7 +18,13 @@ from starlette.types import ASGIApp
 from kraftsim.cluster.cluster_operations import BadSetting, UnknownTarget
 from kraftsim.cluster.manual_faults import NotPossible
 from kraftsim.control.access import BODY_BYTES_MAX, Gate, HttpAddress, Refused
-from kraftsim.control.calls import Call, CallRefused, RequestFaultText, decode_body
+from kraftsim.control.calls import (
+    NUMBER_DIGITS_MAX,
+    Call,
+    CallRefused,
+    RequestFaultText,
+    decode_body,
+)
 from kraftsim.control.controlled import Controlled
 from kraftsim.control.event_stream import (
     BadCursor,
@@ -38,6 +45,24 @@ STREAMS_MAX: Final = 16
 PIECE_BYTES: Final = 64 * 1024
 RETRY_MS: Final = 1000
 OPENAPI: Final = "/openapi.json"
+NUMBER: Final = "number"
+
+
+class NumberConvertor(Convertor[str]):
+    """A number in a path, so that `/v1/network/cut` is none."""
+
+    regex = f"[0-9]{{1,{NUMBER_DIGITS_MAX}}}"
+
+    def convert(self, value: str) -> str:
+        """Keep the digits."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """The same in the other direction."""
+        return value
+
+
+register_url_convertor(NUMBER, NumberConvertor())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +111,11 @@ class ControlApplication:
         for route in ROUTES:
             by_path.setdefault(route.path, []).append(route)
         served = [
-            ServedPath(path, self._endpoint(routes), methods=[each.method for each in routes])
+            ServedPath(
+                path.replace("{number}", f"{{number:{NUMBER}}}"),
+                self._endpoint(routes),
+                methods=[each.method for each in routes],
+            )
             for path, routes in by_path.items()
         ]
         served += [

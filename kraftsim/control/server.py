@@ -93,6 +93,7 @@ class HttpServer:
                 ws="none",
                 lifespan="off",
                 log_config=None,
+                log_level="error",  # what strangers send is no news
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,

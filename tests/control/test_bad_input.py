@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.control.application import ControlApplication
-from kraftsim.control.calls import Call, CallRefused
 from kraftsim.control.controlled import Controlled
 from kraftsim.control.openapi import document
 from kraftsim.control.routes import ROUTES
@@ -103,10 +102,10 @@ async def test_a_number_that_is_none_is_not_found(number: str, place: str) -> No
     assert answer.status_code == 404 and set(answer.json()) == {"error", "hint"}
 
 
-def test_a_number_has_eighteen_digits_at_most() -> None:
-    assert Call(path={"number": "9" * 18}).number("number") == 10**18 - 1
-    with pytest.raises(CallRefused):
-        Call(path={"number": "9" * 19}).number("number")
+async def test_a_number_has_eighteen_digits_at_most() -> None:
+    for digits, wanted in ((18, "has the number"), (19, "no such path")):
+        answer = await Api().ask("DELETE", f"/v1/request-faults/{'9' * digits}")
+        assert answer.status_code == 404 and wanted in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

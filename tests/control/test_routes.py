@@ -242,6 +242,7 @@ async def test_head_is_get_without_a_body() -> None:
         ("PUT", "/v1/request-faults", {"GET", "HEAD", "POST", "DELETE"}),
         ("PATCH", "/v1/request-faults/1", {"GET", "HEAD", "DELETE"}),
         ("DELETE", "/v1/nodes", {"GET", "HEAD"}),
+        ("DELETE", "/v1/network/slow", {"POST"}),
         ("TRACE", "/v1/nodes", {"GET", "HEAD"}),
         ("OPTIONS", "/v1/nodes", {"GET", "HEAD"}),
     ],

@@ -4,7 +4,7 @@ ARGS="failover --rounds 20" passes options.
 python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
        traffic latency producers leader_failover variants id_variants migration shrink idle bugs
-       operator_log large_requests leases watch application fixture
+       operator_log large_requests leases watch application fixture control
 """
 
 import subprocess
@@ -116,6 +116,9 @@ BENCHES = {
     "upstream": (
         "cost of `kraftsim proxy` in front of Apache Kafka: throughput by librdkafka, Java and a "
         "consumer, and microseconds added to a request"
+    ),
+    "control": (
+        "HTTP control: cost of a start with it; with --hours 8, memory over 28,800 operations"
     ),
     "idle": "virtual seconds per CPU second, idle and under faults",
     "operator_log": "what the log lines for operators cost per event",
