@@ -3,7 +3,6 @@ answers.
 """
 
 import importlib.util
-import os
 import re
 import shutil
 import socket
@@ -18,6 +17,7 @@ import click
 
 from kraftsim.cli.failure import FAILED, OK, Failure
 from kraftsim.cli.options import json_option, write_json
+from kraftsim.cluster.apache_kafka.jars import JAVA_MIN, java_program
 
 ANSWER_SECONDS = 5.0
 
@@ -144,8 +144,6 @@ def _ask_node(address: str, json_file: Path | None) -> int:
 # What this machine has: programs and their versions, free ports, and the time that the disk takes
 # to make a write durable
 
-SPARK_JAVA = 17
-"""The oldest Java that Spark 4 and Apache Kafka 4 run on."""
 SLOW_FLUSH_MS = 20.0
 DEFAULT_PORTS = (9092, 9093, 9094, 9192)
 """The number of processes that `kraftsim up` starts by default: three brokers and a controller."""
@@ -164,23 +162,6 @@ class MachineFinding:
     required: bool = False
     remedy: str = ""
     """The command that installs what is missing."""
-
-
-def java_program() -> tuple[Path, int] | None:
-    """Return the Java of this machine and its major version, if it is new enough: JAVA_HOME first,
-    then PATH.
-    """
-    home = os.environ.get("JAVA_HOME")
-    candidates = [Path(home) / "bin" / "java"] if home else []
-    on_path = shutil.which("java")
-    if on_path:
-        candidates.append(Path(on_path))
-    for program in candidates:
-        text = _said([str(program), "-version"])
-        found = re.search(r'version "(?:1\.)?(\d+)', text)
-        if found and int(found[1]) >= SPARK_JAVA:
-            return program, int(found[1])
-    return None
 
 
 def look_around(directory: Path) -> list[MachineFinding]:
@@ -214,7 +195,7 @@ def _java() -> MachineFinding:
     what = (
         f"{java[1]} at {java[0].resolve()}"
         if java
-        else f"no Java {SPARK_JAVA} or newer in JAVA_HOME or on the search path"
+        else f"no Java {JAVA_MIN} or newer in JAVA_HOME or on the search path"
     )
     return MachineFinding(
         name="java",

@@ -17,12 +17,14 @@ from kraftsim.cli.options import (
     bugs_option,
     extension_option,
     json_option,
+    on_options,
     parse_settings,
     parse_workload,
     print_lines,
     scenario_release_option,
     scenario_size_options,
     settings_option,
+    target_of,
     work_option,
     write_json,
 )
@@ -56,10 +58,17 @@ Examples:
     default=None,
     help="Directory for run.json, event logs and disks of this run.",
 )
+@on_options
 @extension_option
 @json_option
 def replay(
-    file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None
+    file: Path,
+    check: bool,
+    without_bugs: bool,
+    out: Path | None,
+    on: str | None,
+    kafka_home: Path | None,
+    json_file: Path | None,
 ) -> int:
     """Repeat a run from its replay.json.
 
@@ -72,11 +81,14 @@ def replay(
     from kraftsim.lab.explore.run import check_replay, rerun
 
     try:
+        target = target_of(on, kafka_home)
+        if target is not None and check:
+            raise Failure("--check compares runs in virtual time: it cannot be used with --on")
         found = read_replay(file)
         if without_bugs:
             found = structs.replace(found, bugs=())
         if not check:
-            result = rerun(found, out)
+            result = rerun(found, out, target)
             print_lines(result)
             write_json(json_file, result)
             return VIOLATED if result.violations else 0

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from kraftsim.cli.failure import Failure
 
 if TYPE_CHECKING:
+    from kraftsim.cluster.apache_kafka.target import ApacheTarget
     from kraftsim.analysis.places import Place
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -69,19 +70,37 @@ def json_option(verb: Verb) -> Verb:
     return option(verb)
 
 
-def inject_option(verb: Verb) -> Verb:
-    """Add `--inject FAULT`, repeatable; the verb gets `injected: tuple[str, ...]`, texts of
-    `kraftsim.lab.faults.request_fault_text`.
+def on_options(verb: Verb) -> Verb:
+    """Add `--on apache:VERSION` and `--kafka-home DIR`; the verb gets `on: str | None` and
+    `kafka_home: Path | None` and passes both to `target_of`.
     """
-    option = click.option(
-        "--inject",
-        "injected",
-        multiple=True,
-        metavar="FAULT",
-        help="A fault of requests, such as 'EndTxn error=CONCURRENT_TRANSACTIONS times=3' (see "
-        "`kraftsim inject --help`), on top of those of the seed. Repeatable.",
+    on = click.option(
+        "--on",
+        metavar="apache:VERSION",
+        default=None,
+        help="Run it on nodes of this release of Apache Kafka instead of kraftsim's, for example "
+        "apache:4.1.2; they come from Maven and need Java 17 or newer.",
     )
-    return option(verb)
+    home = click.option(
+        "--kafka-home",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="DIR",
+        default=None,
+        help="An installation of Apache Kafka for --on, instead of Maven.",
+    )
+    return on(home(verb))
+
+
+def target_of(on: str | None, kafka_home: Path | None) -> "ApacheTarget | None":
+    """Return the release of Apache Kafka that --on and --kafka-home name; None without them.
+
+    Raises ValueError and ApacheKafkaMissing: one line.
+    """
+    if on is None and kafka_home is None:
+        return None
+    from kraftsim.cluster.apache_kafka.target import PREFIX, apache_target
+
+    return apache_target(on or PREFIX, kafka_home)
 
 
 def settings_option(verb: Verb) -> Verb:

@@ -12,6 +12,7 @@ from kraftsim.cli.options import (
     extension_option,
     inject_option,
     json_option,
+    on_options,
     parse_workload,
     properties_option,
     require_upgrade,
@@ -19,6 +20,7 @@ from kraftsim.cli.options import (
     scenario_size_options,
     settings_of,
     settings_option,
+    target_of,
     upgrade_path_options,
     work_option,
     write_json,
@@ -109,6 +111,7 @@ Examples:
 @click.option(
     "--restart-clients", is_flag=True, help="Start a program of --client again when it ends."
 )
+@on_options
 @click.option("-v", "--verbose", is_flag=True, help="Print the result of every invariant.")
 @scenario_release_option
 @upgrade_path_options
@@ -128,6 +131,8 @@ def scenario(
     out: Path,
     clients: tuple[str, ...],
     restart_clients: bool,
+    on: str | None,
+    kafka_home: Path | None,
     verbose: bool,
     release: str,
     upgrade_path: tuple[str, ...],
@@ -173,6 +178,7 @@ def scenario(
             injected=injected,
             clients=clients,
             restarts_clients=restart_clients,
+            on=target_of(on, kafka_home),
         )
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)

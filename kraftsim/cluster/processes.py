@@ -16,6 +16,7 @@ from pathlib import Path
 from kraftsim.cluster.directories import RunDirectory, write_private
 from kraftsim.cluster.launch import require_valid, require_valid_node
 from kraftsim.cluster.ports import require_free_ports
+from kraftsim.cluster.proxy.control_messages import ProxyPlan
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
@@ -70,6 +71,10 @@ class ProcessCluster:
     for frames there, `judges_requests` lets it carry out faults of requests.
     """
 
+    start_seconds = 30.0
+    """How long the nodes may take to be ready."""
+    stop_seconds = STOP_SECONDS
+
     def __init__(
         self,
         spec: ClusterSpec,
@@ -84,7 +89,7 @@ class ProcessCluster:
         self._overrides: dict[str, dict[str, str]] = {}
         self.proxy = (
             ProxyProcess(
-                proxy_plan(spec, follows_frames=follows_frames, judges_requests=judges_requests),
+                self._proxy_plan(follows_frames=follows_frames, judges_requests=judges_requests),
                 directory,
             )
             if spec.behind_proxy
@@ -108,8 +113,9 @@ class ProcessCluster:
         """Return the process id of a node."""
         return self.nodes[name].process.pid
 
-    async def start(self, *, timeout_seconds: float = 30.0) -> None:
-        """Start every node and return when every broker answers.
+    async def start(self, *, timeout_seconds: float | None = None) -> None:
+        """Start every node and return when every broker answers, within `start_seconds` unless
+        another time is given.
 
         Raises ConfigError, KeyError or SpecError for an invalid spec, ClusterFailed if a node
         exits, NotReady (a TimeoutError) if one is late.
@@ -122,7 +128,7 @@ class ProcessCluster:
                 await self.proxy.start()
             for node in self.spec.nodes():
                 self._launch(node)
-            await self.wait_until_ready(timeout_seconds=timeout_seconds)
+            await self.wait_until_ready(timeout_seconds=timeout_seconds or self.start_seconds)
         except ProxyFailed as failure:
             raise ClusterFailed(str(failure)) from failure
         except BaseException:
@@ -265,13 +271,15 @@ class ProcessCluster:
             self.spec.controller_names,
             self.spec.zookeeper_names,
         ):
-            await self._stop_all([self.nodes[name] for name in role_names if name in self.nodes])
+            await self._stop_all(
+                [self.nodes[name] for name in role_names if name in self.nodes], self.stop_seconds
+            )
         self.nodes.clear()
         if self.proxy is not None:
             self.proxy.stop()
 
     async def _stop_all(
-        self, nodes: list[NodeProcess], kill_after_seconds: float = STOP_SECONDS
+        self, nodes: list[NodeProcess], kill_after_seconds: float
     ) -> None:
         for node in nodes:
             if node.is_running:
@@ -289,21 +297,16 @@ class ProcessCluster:
             node.process.wait()
 
     def _launch(self, node: NodeSpec) -> None:
-        properties = {
-            "log.dirs": str(self.directory.data(node.name)),
-            **node.properties,
-            **self._overrides.get(node.name, {}),
-            "kraftsim.events.dir": str(self.directory.events),
-            "kraftsim.run.started.ns": str(self.started_ns),
-        }
         path = self.directory.properties(node.name)
-        write_private(path, properties_text(properties).encode())  # they may hold passwords
+        write_private(
+            path, properties_text(self._properties(node)).encode()
+        )  # they may hold passwords
         events = self.directory.events / event_file_name(
             node.name, next_incarnation(self.directory.events, node.name)
         )
         with open(self.directory.human_log(node.name), "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "kraftsim", "node", str(path)],
+                self._command(node, path),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -315,6 +318,26 @@ class ProcessCluster:
                 start_new_session=True,
             )
         self.nodes[node.name] = NodeProcess(node, process, events)
+
+    def _proxy_plan(self, *, follows_frames: bool, judges_requests: bool) -> ProxyPlan:
+        """Return the configuration of the proxy in front of the nodes."""
+        return proxy_plan(
+            self.spec, follows_frames=follows_frames, judges_requests=judges_requests
+        )
+
+    def _properties(self, node: NodeSpec) -> dict[str, str]:
+        """Return the properties that a node starts with now."""
+        return {
+            "log.dirs": str(self.directory.data(node.name)),
+            **node.properties,
+            **self._overrides.get(node.name, {}),
+            "kraftsim.events.dir": str(self.directory.events),
+            "kraftsim.run.started.ns": str(self.started_ns),
+        }
+
+    def _command(self, node: NodeSpec, path: Path) -> list[str]:
+        """Return the command that runs a node with a property file."""
+        return [sys.executable, "-m", "kraftsim", "node", str(path)]
 
     def _last_log_line(self, name: str) -> str:
         log = self.directory.human_log(name)

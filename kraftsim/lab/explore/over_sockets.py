@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from kraftsim.cluster.apache_kafka.cluster import ApacheCluster
+from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -93,24 +95,18 @@ def run_over_sockets(
     *,
     clients: Sequence[str] = (),
     restarts_clients: bool = False,
+    on: ApacheTarget | None = None,
 ) -> RunResult:
-    """Run the scenario on free ports of this machine, with own programs beside it."""
+    """Run the scenario on free ports of this machine, with own programs beside it; `on` a release
+    of Apache Kafka instead of kraftsim's own nodes.
+    """
     schedule = request.schedule()
     injected = [fault for fault in schedule if can_inject(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
     spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
     spec = replace(spec, behind_proxy=wants_proxy(injected, request.mode))
     directory.create()
-    cluster = (
-        EmbeddedCluster(spec, directory, follows_frames=follows_frames(injected))
-        if request.mode is Mode.EMBEDDED
-        else ProcessCluster(
-            spec,
-            directory,
-            follows_frames=follows_frames(injected),
-            judges_requests=judges_requests(injected, request.mode),
-        )
-    )
+    cluster = _cluster(request, spec, directory, injected, on)
     stage = SocketEnvironment(cluster, request.mode, directory, injected, request.work())
     programs = ClientPrograms(
         clients, bootstrap=spec.bootstrap, root=directory.root, restarts=restarts_clients
@@ -140,6 +136,20 @@ def run_over_sockets(
         started=started,
     )
     return structs.replace(conclude(request, spec, ending, directory), clients=programs.ends)
+
+
+def _cluster(
+    request: RunRequest,
+    spec: ClusterSpec,
+    directory: RunDirectory,
+    injected: Sequence[Fault],
+    on: ApacheTarget | None,
+) -> ProcessCluster | EmbeddedCluster:
+    watches = follows_frames(injected)
+    if on is not None:
+        return ApacheCluster(spec, directory, on, follows_frames=watches)
+    kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
+    return kind(spec, directory, follows_frames=watches)
 
 
 async def _run(

@@ -3,12 +3,15 @@ equals the recorded one.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.divergence import RunDifference, compare
 from kraftsim.lab.explore.record import RunResult
@@ -36,6 +39,7 @@ def run_scenario(
     injected: tuple[str, ...] = (),
     clients: tuple[str, ...] = (),
     restarts_clients: bool = False,
+    on: ApacheTarget | None = None,
 ) -> RunResult:
     """Run a scenario, by its name or the path of the file that exports it, and return the result.
 
@@ -46,7 +50,8 @@ def run_scenario(
     faults of requests on top of it, each as a text (`kraftsim.lab.faults.request_fault_text`).
 
     `clients` are commands that run beside it, over sockets only (see client_programs.py);
-    `restarts_clients` starts one that ended again.
+    `restarts_clients` starts one that ended again. `on` is a release of Apache Kafka whose nodes
+    run instead of kraftsim's, as processes.
 
     Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the
     scenario does not support, fewer nodes than it needs or a file without a scenario, SpecError
@@ -65,7 +70,7 @@ def run_scenario(
         faults=None if faults is None else tuple(faults),
         injected=injected,
     )
-    return run_request(request, out, clients=clients, restarts_clients=restarts_clients)
+    return run_request(request, out, clients=clients, restarts_clients=restarts_clients, on=on)
 
 
 def run_request(
@@ -74,8 +79,11 @@ def run_request(
     *,
     clients: tuple[str, ...] = (),
     restarts_clients: bool = False,
+    on: ApacheTarget | None = None,
 ) -> RunResult:
-    """Run a request, and return the result; `clients` as for `run_scenario`."""
+    """Run a request, and return the result; `clients` and `on` as for `run_scenario`."""
+    if on is not None:
+        request = on_apache_kafka(request, on)
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
@@ -91,7 +99,28 @@ def run_request(
 
     if directory is None:
         raise ValueError("a run over sockets needs a directory: use --out")
-    return run_over_sockets(request, directory, clients=clients, restarts_clients=restarts_clients)
+    return run_over_sockets(
+        request, directory, clients=clients, restarts_clients=restarts_clients, on=on
+    )
+
+
+def on_apache_kafka(request: RunRequest, on: ApacheTarget) -> RunRequest:
+    """Return the request as one for nodes of Apache Kafka: processes of that release line, without
+    bugs of kraftsim's.
+
+    Raises ValueError if the scenario does not support the release, or needs a ZooKeeper server.
+    """
+    if request.scenario.zookeeper_mode:
+        raise ValueError(
+            f"{request.scenario.name} needs ZooKeeper: on Apache Kafka, scenarios run in KRaft mode"
+        )
+    return replace(
+        request,
+        mode=Mode.PROCESSES,
+        release=on.line,
+        bugs=(),
+        settings={key: value for key, value in request.settings.items() if key != RELEASE_KEY},
+    )
 
 
 def _isolated_run(request: RunRequest, out: Path | None) -> RunResult:
@@ -155,9 +184,9 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         return [*text, *(f"  {line}" for line in self.difference.lines())]
 
 
-def rerun(replay: Replay, out: Path | None) -> RunResult:
-    """Run a replay file."""
-    return run_request(replay.request(), out)
+def rerun(replay: Replay, out: Path | None, on: ApacheTarget | None = None) -> RunResult:
+    """Run a replay file, on nodes of Apache Kafka if a release is given."""
+    return run_request(replay.request(), out, on=on)
 
 
 def check_replay(replay: Replay, *, recorded: Path, out: Path) -> Checked:

@@ -1,0 +1,92 @@
+"""A cluster of Apache Kafka's own nodes as processes, in the place of kraftsim's.
+
+Scenarios, their clients and their faults are the same as for `ProcessCluster`: nodes are killed and
+paused by signals, and a proxy is in front of each of them, whose address it advertises. Its nodes
+write no event logs: only what clients, the harness and the disks say is known of a run.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from kraftsim.cluster.apache_kafka.jars import ApacheKafkaMissing, KafkaJars
+from kraftsim.cluster.apache_kafka.properties import apache_properties
+from kraftsim.cluster.apache_kafka.storage import META_FILE, format_copy
+from kraftsim.cluster.apache_kafka.target import ApacheTarget
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.readiness import ClusterFailed
+from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec, Role
+from kraftsim.server.release_modes import VERSION_KEY
+
+SERVER: Final = "kafka.Kafka"
+
+
+class ApacheCluster(ProcessCluster):
+    """All nodes of a spec as processes of a release of Apache Kafka.
+
+    The release of the spec is the line of that release. A node that is restarted with another line
+    runs the last patch release of it.
+    """
+
+    start_seconds = 180.0
+    stop_seconds = 40.0
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        directory: RunDirectory,
+        target: ApacheTarget,
+        *,
+        follows_frames: bool = False,
+        judges_requests: bool = False,
+    ) -> None:
+        super().__init__(
+            spec, directory, follows_frames=follows_frames, judges_requests=judges_requests
+        )
+        self.target = target
+        self.left_out: dict[str, str] = {}
+        """Settings that no node got -> the reason."""
+        self._jars: dict[str, KafkaJars] = {}
+
+    def _serves(self, name: str) -> bool:
+        """A broker of Apache Kafka is in the answers to Metadata, which the probe asks for, only
+        while the controller has it unfenced.
+        """
+        return name in self.nodes and self.nodes[name].is_running
+
+    def _line(self, node: NodeSpec) -> str:
+        return self._overrides.get(node.name, {}).get(RELEASE_KEY, self.target.line)
+
+    def _jars_of(self, node: NodeSpec) -> KafkaJars:
+        line = self._line(node)
+        if line not in self._jars:
+            self._jars[line] = self.target.jars_of_line(line)
+        return self._jars[line]
+
+    def _properties(self, node: NodeSpec) -> dict[str, str]:
+        passed, left_out = apache_properties(
+            node, self._overrides.get(node.name, {}), self._line(node)
+        )
+        self.left_out.update(left_out)
+        return {**passed, "log.dirs": str(self.directory.data(node.name))}
+
+    def _command(self, node: NodeSpec, path: Path) -> list[str]:
+        try:
+            jars = self._jars_of(node)
+            self._format(node, jars)
+            return jars.command(SERVER, str(path))
+        except ApacheKafkaMissing as missing:
+            raise ClusterFailed(f"{node.name} cannot start: {missing}") from missing
+
+    def _format(self, node: NodeSpec, jars: KafkaJars) -> None:
+        data = self.directory.data(node.name)
+        if (data / META_FILE).exists():
+            return
+        format_copy(
+            jars,
+            data,
+            node_id=node.node_id,
+            cluster_id=self.spec.cluster_id,
+            version=node.properties.get(VERSION_KEY, ""),
+            is_controller=node.role is not Role.BROKER,
+        )
