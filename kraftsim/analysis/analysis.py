@@ -44,12 +44,16 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     started: str = ""
     command: str = ""
+    on: str = ""
+    """The release of Apache Kafka whose nodes ran, if they were not kraftsim's."""
+    not_evaluated: Mapping[str, str] = {}
+    """Invariant -> why the run cannot decide it."""
 
     @property
     def title(self) -> str:
         """Return a short title of the run."""
         name = self.scenario or self.run or "a run"
-        details = [self.mode, "" if self.seed is None else f"seed {self.seed}", *self.bugs]
+        details = [self.on or self.mode, "" if self.seed is None else f"seed {self.seed}", *self.bugs]
         return (
             f"{name} ({', '.join(detail for detail in details if detail)})"
             if any(details)

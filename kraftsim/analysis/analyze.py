@@ -25,6 +25,7 @@ from kraftsim.analysis.views import one_run
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
 from kraftsim.invariants.verdict import Verdict, worst
+from kraftsim.invariants.without_nodes import verdict_not_evaluated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,10 +50,11 @@ def analyze_run(
     """
     facts = read_run_facts(run)
     picked = _chosen(invariants, facts.must_exercise)
+    evaluated = tuple(each for each in picked if each.name not in facts.not_evaluated)
     ingest = ingested(run, report=report)
     runs = one_run(ingest.parquet)
     with opened(runs, engine, options, spark) as queries:
-        rows = find_rows(queries, runs, picked, report)
+        rows = find_rows(queries, runs, evaluated, report)
         chapter = find_chapter(queries) if has_transactions(runs) else None
     upgrade = find_upgrade(ingest.parquet)
     analysis = msgspec.structs.replace(
@@ -134,6 +136,9 @@ def _analysis(
 def _for_run(
     invariant: Invariant, verdict: Verdict, facts: RunFacts, ingest: IngestResult
 ) -> Verdict:
+    reason = facts.not_evaluated.get(invariant.name)
+    if reason is not None:
+        return verdict_not_evaluated(invariant, reason)
     lost_lines = ingest.lost_lines()
     if lost_lines:
         verdict = verdict.without_lost_lines(f"the event log is not whole: {lost_lines}")

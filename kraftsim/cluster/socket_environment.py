@@ -71,12 +71,17 @@ def can_inject(fault: Fault, mode: str) -> bool:
     """Return whether a fault can be injected over sockets: its kind supports the mode, and its
     trigger is a time or a frame.
     """
+    return not obstacle(fault, mode)
+
+
+def obstacle(fault: Fault, mode: str) -> str:
+    """Return why a fault cannot be injected over sockets; empty if it can."""
     kind = FAULTS.named(fault.kind)
-    return (
-        mode in kind.modes
-        and kind.over_sockets is not None
-        and isinstance(fault.trigger, AtTime | OnFrame)
-    )
+    if mode not in kind.modes or kind.over_sockets is None:
+        return f"a {kind.name} cannot be injected into real nodes"
+    if not isinstance(fault.trigger, AtTime | OnFrame):
+        return "real nodes show no such moment: a fault waits for a time or for a frame"
+    return ""
 
 
 def wants_proxy(faults: Iterable[Fault], mode: str) -> bool:

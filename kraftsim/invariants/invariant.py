@@ -117,6 +117,13 @@ class Invariant:
 
     False where a violation has no effect yet: the run continues and shows its consequences.
     """
+    decides_without_nodes: bool = False
+    """Whether what clients, the harness and the disks say is enough: events of nodes, if it watches
+    any, add evidence, or excuse what a disk shows, too.
+
+    An invariant that watches no event of a node needs no True: see
+    `kraftsim.invariants.without_nodes`.
+    """
 
     def for_run(self, verdict: Verdict, *, must_exercise: bool) -> Verdict:
         """Return a verdict of the check or of the SQL as that of a run; see `Verdict.for_run`."""

@@ -513,6 +513,34 @@ def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata 
                 yield from _said(node, from_offset, snapshot, batches, places)
 
 
+def last_metadata_log(files: Mapping[str, bytes]) -> Iterator[tuple[int, Message]]:
+    """Yield (offset, record) of the longest log among those of the controllers, without control
+    records; records of a snapshot before its first batch come first, at NO_OFFSET.
+
+    `files` as for `final_metadata_events`. Raises MalformedMessage for a record that is none.
+    """
+    logs = [(disk, disk.batches()) for disk in _disks(files).values()]
+    disk, batches = max(
+        logs, key=lambda log: log[1][-1].next_offset if log[1] else NO_OFFSET, default=(None, [])
+    )
+    if disk is None or not batches:
+        return
+    first_offset = batches[0].base_offset
+    if first_offset > BEGINNING:
+        starts = [offset for offset in disk.snapshots if offset >= first_offset]
+        if not starts:
+            return
+        first_offset = min(starts)
+        for batch in _intact(disk.snapshots[first_offset][1]):
+            for _, record in _entries(batch):
+                if record is not None:
+                    yield NO_OFFSET, parse_record(record)
+    for batch in batches:
+        for offset, record in _entries(batch):
+            if record is not None and offset >= first_offset:
+                yield offset, parse_record(record)
+
+
 def _disks(files: Mapping[str, bytes]) -> dict[str, _Disk]:
     disks: dict[str, _Disk] = {}
     for path in sorted(files):

@@ -12,6 +12,7 @@ from kraftsim.analysis.live.ordering import Line
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Check, Envelope, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
+from kraftsim.invariants.without_nodes import verdict_not_evaluated
 
 VERDICT_KEY = tuple[str, str]
 
@@ -53,13 +54,23 @@ class LiveChecks:
                 found.append(violation)
         return event, found
 
-    def finish(self, must_exercise: Sequence[str], lost_lines: str) -> tuple[Verdict, ...]:
+    def finish(
+        self,
+        must_exercise: Sequence[str],
+        lost_lines: str,
+        not_evaluated: Mapping[str, str] | None = None,
+    ) -> tuple[Verdict, ...]:
         """Return the verdict of every invariant for the run; call it once.
 
-        `lost_lines` says what the logs lack: then no verdict is ok.
+        `lost_lines` says what the logs lack: then no verdict is ok. `not_evaluated` are invariants
+        that the run cannot decide, with the reasons.
         """
         verdicts = []
         for invariant, check in self._checks:
+            reason = (not_evaluated or {}).get(invariant.name)
+            if reason is not None:
+                verdicts.append(verdict_not_evaluated(invariant, reason))
+                continue
             verdict = check.finish()
             if lost_lines:
                 verdict = verdict.without_lost_lines(f"the event log is not whole: {lost_lines}")

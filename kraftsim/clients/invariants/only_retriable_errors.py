@@ -94,6 +94,7 @@ class NothingFatal:
 
 INVARIANT = Invariant(
     name=NAME,
+    decides_without_nodes=True,
     rule="In scenarios that require it, clients receive only retriable errors, apart from known "
     "exceptions of a release.",
     source="KIP-730, KAFKA-14417",

@@ -2,8 +2,8 @@
 `replay.json` are written.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.spec import ClusterSpec
@@ -29,6 +29,11 @@ class Ending:
     seconds: float
     started: str
     events_sha256: str | None = None
+    obstacles: Sequence[str] = ()
+    """Why faults were left out."""
+    not_evaluated: Mapping[str, str] = field(default_factory=dict)
+    """Invariant -> why this run cannot decide it."""
+    settings_left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def conclude(
@@ -62,6 +67,10 @@ def conclude(
         events_sha256=ending.events_sha256,
         out=None if directory is None else str(directory.root),
         command=command,
+        on="" if request.on is None else str(request.on),
+        not_evaluated=dict(ending.not_evaluated),
+        faults_left_out=tuple(ending.obstacles),
+        settings_left_out=dict(ending.settings_left_out),
     )
     if directory is not None:
         _record(request, spec, ending, word, command).write(directory.root)
@@ -87,4 +96,7 @@ def _record(
         outcome=outcome,
         started=ending.started,
         command=command,
+        on="" if request.on is None else str(request.on),
+        not_evaluated=dict(ending.not_evaluated),
+        settings_left_out=dict(ending.settings_left_out),
     )

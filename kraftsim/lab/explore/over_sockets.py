@@ -3,7 +3,7 @@ it from its event files.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from kraftsim.cluster.apache_kafka.cluster import ApacheCluster
-from kraftsim.cluster.apache_kafka.target import ApacheTarget
+from kraftsim.cluster.apache_kafka.disk_events import disk_events
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -23,15 +23,16 @@ from kraftsim.cluster.socket_environment import (
     SocketEnvironment,
     can_inject,
     follows_frames,
-    judges_requests,
+    obstacle,
     wants_proxy,
 )
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.catalogue import event_class
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
-from kraftsim.invariants.invariant import Envelope, Oracle
+from kraftsim.invariants.invariant import INVARIANTS, Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict
+from kraftsim.invariants.without_nodes import not_evaluated, verdict_not_evaluated
 from kraftsim.lab.explore.client_programs import ClientPrograms
 from kraftsim.lab.explore.conclude import Ending, FaultCounts, conclude
 from kraftsim.lab.explore.record import RunResult, wall_text
@@ -59,12 +60,37 @@ def read_events(events_dir: Path) -> list[Noted]:
     return entries
 
 
-def check_run(entries: Sequence[Noted], must_exercise: Sequence[str]) -> tuple[Verdict, ...]:
-    """Return the result of every invariant over a finished run."""
-    oracle = Oracle(must_exercise=must_exercise)
+def check_run(
+    entries: Sequence[Noted],
+    must_exercise: Sequence[str],
+    left_undecided: Mapping[str, str] | None = None,
+) -> tuple[Verdict, ...]:
+    """Return the result of every invariant over a finished run; those of `left_undecided`, with
+    the reasons, are not evaluated.
+    """
+    undecided = left_undecided or {}
+    evaluated = [each for each in INVARIANTS.all() if each.name not in undecided]
+    oracle = Oracle(
+        must_exercise=[name for name in must_exercise if name not in undecided],
+        invariants=evaluated,
+    )
     for envelope, event in entries:
         oracle.examine(envelope, event)
-    return oracle.finish()
+    others = [
+        verdict_not_evaluated(INVARIANTS.named(name), reason) for name, reason in undecided.items()
+    ]
+    return tuple(sorted((*oracle.finish(), *others), key=lambda verdict: verdict.invariant))
+
+
+def undecided(unread: str) -> dict[str, str]:
+    """Return the invariants that a run without events of nodes does not decide, with the reasons;
+    `unread` is why the disks could not be read, if so.
+    """
+    invariants = INVARIANTS.all()
+    return {
+        **{each.name: unread for each in invariants if unread and each.decides_without_nodes},
+        **not_evaluated(invariants),
+    }
 
 
 def _events_of(path: Path) -> Iterator[Noted]:
@@ -95,18 +121,20 @@ def run_over_sockets(
     *,
     clients: Sequence[str] = (),
     restarts_clients: bool = False,
-    on: ApacheTarget | None = None,
 ) -> RunResult:
-    """Run the scenario on free ports of this machine, with own programs beside it; `on` a release
-    of Apache Kafka instead of kraftsim's own nodes.
+    """Run the scenario on free ports of this machine, with own programs beside it.
+
+    Raises ApacheKafkaMissing if Apache Kafka is to run, and cannot.
     """
+    if request.on is not None:
+        request.on.jars()
     schedule = request.schedule()
     injected = [fault for fault in schedule if can_inject(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
     spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
     spec = replace(spec, behind_proxy=wants_proxy(injected, request.mode))
     directory.create()
-    cluster = _cluster(request, spec, directory, injected, on)
+    cluster = _cluster(request, spec, directory, injected)
     stage = SocketEnvironment(cluster, request.mode, directory, injected, request.work())
     programs = ClientPrograms(
         clients, bootstrap=spec.bootstrap, root=directory.root, restarts=restarts_clients
@@ -123,14 +151,20 @@ def run_over_sockets(
     seconds = stage.now_seconds()
     stage.emit(RunEnded(outcome="ok" if trouble is None else "failed"))
     stage.close()
-    emit_final_logs(spec, directory, cluster.started_ns)
+    unread = emit_final_logs(spec, directory, cluster.started_ns, of_nodes=request.on is None)
     entries = read_events(directory.events)
+    left_undecided = {} if request.on is None else undecided(unread)
     ending = Ending(
-        verdicts=check_run(entries, request.scenario.must_exercise),
+        verdicts=check_run(entries, request.scenario.must_exercise, left_undecided),
         trouble=trouble,
         faults=_counts(schedule, entries),
         finished=[str(fault) for fault in injected],
         left_out=[str(fault) for fault in schedule if fault not in injected],
+        obstacles=[
+            f"{fault}: {why}" for fault in schedule if (why := obstacle(fault, request.mode))
+        ],
+        not_evaluated=left_undecided,
+        settings_left_out=dict(cluster.left_out) if isinstance(cluster, ApacheCluster) else {},
         event_count=len(entries),
         seconds=seconds,
         started=started,
@@ -143,11 +177,10 @@ def _cluster(
     spec: ClusterSpec,
     directory: RunDirectory,
     injected: Sequence[Fault],
-    on: ApacheTarget | None,
 ) -> ProcessCluster | EmbeddedCluster:
     watches = follows_frames(injected)
-    if on is not None:
-        return ApacheCluster(spec, directory, on, follows_frames=watches)
+    if request.on is not None:
+        return ApacheCluster(spec, directory, request.on, follows_frames=watches)
     kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
     return kind(spec, directory, follows_frames=watches)
 
@@ -166,8 +199,14 @@ async def _run(
             await stage.leave()
 
 
-def emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
-    """Write the content of the segments on the disks as events of a separate log."""
+def emit_final_logs(
+    spec: ClusterSpec, directory: RunDirectory, started_ns: int, *, of_nodes: bool = True
+) -> str:
+    """Write the content of the segments on the disks as events of a separate log; if no node has
+    emitted events (`of_nodes`), also what else the disks say of the run.
+
+    Return why that could not be read; empty if it was, or was not wanted.
+    """
     world = real_world(
         run=spec.run,
         node=FINAL,
@@ -177,12 +216,29 @@ def emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int)
         seed=spec.seed,
         started_ns=started_ns,
     )
-    for event in [
-        *final_events(directory, spec.broker_names),
-        *final_metadata(directory, spec.controller_names),
-    ]:
+    unread = ""
+    logs = final_events(directory, spec.broker_names)
+    try:
+        said = [] if of_nodes else events_of_disks(spec, directory, logs)
+    except ValueError as malformed:
+        said, unread = [], f"the disks cannot be read: {malformed}"
+    for event in [*said, *logs, *final_metadata(directory, spec.controller_names)]:
         world.emit(event)
     world.close()
+    return unread
+
+
+def events_of_disks(
+    spec: ClusterSpec, directory: RunDirectory, logs: Sequence[Event]
+) -> list[Event]:
+    """Return what the disks say of the run beside the content of the logs."""
+    return list(
+        disk_events(
+            {name: directory.data(name) for name in spec.broker_names},
+            _metadata_files(directory, spec.controller_names),
+            logs,
+        )
+    )
 
 
 def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]:
@@ -197,12 +253,15 @@ def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]
 
 def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[Event]:
     """Return the content of the controllers' metadata logs and snapshots."""
-    files = {
+    return list(final_metadata_events(_metadata_files(directory, controllers)))
+
+
+def _metadata_files(directory: RunDirectory, controllers: Sequence[str]) -> dict[str, bytes]:
+    return {
         f"{controller}/{path.relative_to(directory.data(controller))}": path.read_bytes()
         for controller in controllers
         for path in sorted(directory.data(controller).glob("__cluster_metadata-0/*"))
     }
-    return list(final_metadata_events(files))
 
 
 def _counts(schedule: Sequence[Fault], entries: Sequence[Noted]) -> FaultCounts:

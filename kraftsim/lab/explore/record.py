@@ -28,10 +28,12 @@ RUN_FILE = "run.json"
 REPLAY_FILE = "replay.json"
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The description of one run.
 
-    `faults` are the whole schedule, `command` is the command line that replays the run.
+    `faults` are the whole schedule, `command` is the command line that replays the run. A run on
+    nodes of Apache Kafka has their release (`on`), which invariants it cannot decide, and which
+    settings they did not get, with the reasons.
     """
 
     run: str
@@ -48,6 +50,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     started: str
     command: str
+    on: str = ""
+    not_evaluated: Mapping[str, str] = {}
+    settings_left_out: Mapping[str, str] = {}
 
     def write(self, root: Path) -> None:
         """Write the record into the run's directory."""
@@ -81,15 +86,21 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         "kraftsim",
         "scenario",
         request.scenario.identifier,
-        "--mode",
-        request.mode.value,
+        *(
+            ["--mode", request.mode.value]
+            if request.on is None
+            else [
+                *("--on", str(request.on)),
+                *([] if request.on.home is None else ["--kafka-home", str(request.on.home)]),
+            ]
+        ),
         "--seed",
         str(request.seed),
     ]
     words += options()
     for bug in request.bugs:
         words += ["--bug", bug]
-    if request.release:
+    if request.release and request.on is None:
         words += ["--release", request.release]
     for option, count in (("--controllers", request.controllers), ("--brokers", request.brokers)):
         words += [] if count is None else [option, str(count)]
@@ -140,6 +151,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How an upgrade went, if nodes changed their release."""
     clients: tuple[ClientEnd, ...] = ()
     """Own programs that ran beside the scenario."""
+    on: str = ""
+    """The release of Apache Kafka whose nodes ran."""
+    not_evaluated: dict[str, str] = {}
+    """Invariant -> why the run cannot decide it: nodes of Apache Kafka emit no events."""
+    faults_left_out: tuple[str, ...] = ()
+    settings_left_out: dict[str, str] = {}
 
     @property
     def replay_line(self) -> str:
@@ -155,7 +172,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self, *, verbose: bool = False) -> list[str]:
         """Return the result as text for people; `verbose` names every invariant."""
-        where = f"{self.scenario} ({self.mode}, seed {self.seed})"
+        where = f"{self.scenario} ({self._place}, seed {self.seed})"
         text = [f"{where}: {self.outcome}, {self.event_count} events in {self.seconds:.1f} s"]
         if self.course is not None:
             text += self.course.lines()
@@ -163,6 +180,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         text += self._verdict_lines(verbose)
         for kind, (armed, fired, effective) in self.faults.items():
             text.append(f"  fault {kind}: {armed} armed, {fired} fired, {effective} effective")
+        text += [f"  fault left out: {each}" for each in self.faults_left_out]
+        text += [
+            f"  setting left out: {key}: {why}" for key, why in self.settings_left_out.items()
+        ]
         text += [f"  violated: {violation}" for violation in self.violations]
         if self.trouble is not None:
             text.append(f"  trouble: {self.trouble}")
@@ -185,8 +206,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         without events, and one with the numbers of these.
         """
         if verbose:
-            return [f"  {name}: {verdict}" for name, verdict in self.verdicts.items()]
-        counts = Counter(self.verdicts.values())
+            return [
+                f"  {name}: {self._verdict_text(name, verdict)}"
+                for name, verdict in self.verdicts.items()
+            ]
+        counts = Counter(
+            verdict for name, verdict in self.verdicts.items() if name not in self.not_evaluated
+        )
         quiet = {verdict: counts.pop(verdict) for verdict in QUIET_VERDICTS if verdict in counts}
         named = [
             f"  {name}: {verdict}"
@@ -194,4 +220,18 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             if verdict not in QUIET_VERDICTS
         ]
         numbers = ", ".join(f"{count} {verdict}" for verdict, count in quiet.items())
-        return [*named, f"  invariants: {numbers} (all of them: -v)"] if quiet else named
+        lines = [*named, f"  invariants: {numbers} (all of them: -v)"] if quiet else named
+        if self.not_evaluated:
+            lines.append(
+                f"  not evaluated: {len(self.not_evaluated)} invariants need events that only "
+                "kraftsim's nodes emit (each of them: -v)"
+            )
+        return lines
+
+    def _verdict_text(self, name: str, verdict: str) -> str:
+        reason = self.not_evaluated.get(name)
+        return verdict if reason is None else f"not evaluated: {reason}"
+
+    @property
+    def _place(self) -> str:
+        return f"on Apache Kafka {self.on.partition(':')[2]}" if self.on else self.mode

@@ -66,6 +66,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     event_count: int
     events_sha256: str | None
     extensions: Mapping[str, str] = {}
+    on: str = ""
+    """The release of Apache Kafka whose nodes ran, as --on names it."""
 
     def request(self) -> RunRequest:
         """Return the request that repeats the run, and load its extensions.
@@ -139,6 +141,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
         event_count=result.event_count,
         events_sha256=result.events_sha256,
         extensions={each.place: each.sha256 for each in extensions()},
+        on="" if request.on is None else str(request.on),
     )
 
 

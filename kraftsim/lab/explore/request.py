@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace as replace_in_struct
 
+from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
@@ -185,7 +186,7 @@ class RunRequest:
     the default. `faults` is the schedule; None: as the seed draws it. `workload` sets workload
     parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
     `surroundings` are the speeds of network and disks and the size of large frames; None: as the
-    seed draws them. `injected` are faults of requests, as texts, on top of the schedule.
+    seed draws them. `on` is a release of Apache Kafka whose nodes run instead of kraftsim's.
 
     Raises KeyError for an unknown release, ValueError for one that the scenario does not support,
     for an unknown parameter, for fewer nodes than it needs, or for a text that says no fault.
@@ -202,7 +203,7 @@ class RunRequest:
     controllers: int | None = None
     brokers: int | None = None
     surroundings: RunEnvironment | None = None
-    injected: tuple[str, ...] = ()
+    on: ApacheTarget | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(
@@ -220,6 +221,26 @@ class RunRequest:
         self.scenario.require_size(self.controllers, self.brokers)
         for text in self.injected:
             parse_request_fault(text)
+
+    def on_apache_kafka(self, target: ApacheTarget) -> "RunRequest":
+        """Return the request for nodes of Apache Kafka: processes of that release, without bugs of
+        kraftsim's.
+
+        Raises ValueError if the scenario does not support the release, or needs ZooKeeper.
+        """
+        if self.scenario.zookeeper_mode:
+            raise ValueError(
+                f"{self.scenario.name} needs ZooKeeper: on Apache Kafka, scenarios run in KRaft "
+                "mode"
+            )
+        return replace(
+            self,
+            mode=Mode.PROCESSES,
+            release=target.line,
+            bugs=(),
+            settings={key: value for key, value in self.settings.items() if key != RELEASE_KEY},
+            on=target,
+        )
 
     @property
     def asked_release(self) -> str:

@@ -3,15 +3,13 @@ equals the recorded one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from kraftsim.cluster.apache_kafka.target import ApacheTarget
+from kraftsim.cluster.apache_kafka.target import ApacheTarget, apache_target
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.divergence import RunDifference, compare
 from kraftsim.lab.explore.record import RunResult
@@ -70,7 +68,9 @@ def run_scenario(
         faults=None if faults is None else tuple(faults),
         injected=injected,
     )
-    return run_request(request, out, clients=clients, restarts_clients=restarts_clients, on=on)
+    if on is not None:
+        request = request.on_apache_kafka(on)
+    return run_request(request, out, clients=clients, restarts_clients=restarts_clients)
 
 
 def run_request(
@@ -79,11 +79,8 @@ def run_request(
     *,
     clients: tuple[str, ...] = (),
     restarts_clients: bool = False,
-    on: ApacheTarget | None = None,
 ) -> RunResult:
-    """Run a request, and return the result; `clients` and `on` as for `run_scenario`."""
-    if on is not None:
-        request = on_apache_kafka(request, on)
+    """Run a request, and return the result; `clients` as for `run_scenario`."""
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
@@ -99,28 +96,7 @@ def run_request(
 
     if directory is None:
         raise ValueError("a run over sockets needs a directory: use --out")
-    return run_over_sockets(
-        request, directory, clients=clients, restarts_clients=restarts_clients, on=on
-    )
-
-
-def on_apache_kafka(request: RunRequest, on: ApacheTarget) -> RunRequest:
-    """Return the request as one for nodes of Apache Kafka: processes of that release line, without
-    bugs of kraftsim's.
-
-    Raises ValueError if the scenario does not support the release, or needs a ZooKeeper server.
-    """
-    if request.scenario.zookeeper_mode:
-        raise ValueError(
-            f"{request.scenario.name} needs ZooKeeper: on Apache Kafka, scenarios run in KRaft mode"
-        )
-    return replace(
-        request,
-        mode=Mode.PROCESSES,
-        release=on.line,
-        bugs=(),
-        settings={key: value for key, value in request.settings.items() if key != RELEASE_KEY},
-    )
+    return run_over_sockets(request, directory, clients=clients, restarts_clients=restarts_clients)
 
 
 def _isolated_run(request: RunRequest, out: Path | None) -> RunResult:
@@ -185,8 +161,13 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rerun(replay: Replay, out: Path | None, on: ApacheTarget | None = None) -> RunResult:
-    """Run a replay file, on nodes of Apache Kafka if a release is given."""
-    return run_request(replay.request(), out, on=on)
+    """Run a replay file, on nodes of Apache Kafka if a release is given or was recorded.
+
+    Raises as `run_request`, and ApacheKafkaMissing.
+    """
+    request = replay.request()
+    target = on or (apache_target(replay.on) if replay.on else None)
+    return run_request(request if target is None else request.on_apache_kafka(target), out)
 
 
 def check_replay(replay: Replay, *, recorded: Path, out: Path) -> Checked:

@@ -60,6 +60,7 @@ class FirstOfEachEpoch:
 
 BROKER_EPOCH_PER_INCARNATION = Invariant(
     name="broker-epoch-per-incarnation",
+    decides_without_nodes=True,
     rule="Each incarnation of a broker has its own broker epoch and starts fenced.",
     source="KIP-631",
     watches=(BrokerRegistered,),

@@ -120,6 +120,7 @@ class FinalRecords:
 
 ACKNOWLEDGED_RECORDS_IN_FINAL_LOG = Invariant(
     name="acknowledged-records-in-final-log",
+    decides_without_nodes=True,
     rule="Every acknowledged record is in the final log of its partition, at its acknowledged "
     "offset and under its key.",
     source="KIP-98",
@@ -270,6 +271,7 @@ class OnEveryReplica:
 
 ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
     name="acknowledged-records-on-replicas",
+    decides_without_nodes=True,
     rule="Every acknowledged record is in the final log of each in-sync replica.",
     source="KIP-98",
     watches=(

@@ -525,6 +525,7 @@ _PAIR = f"""
 
 REPLICAS_EQUAL = Invariant(
     name="replicas-equal",
+    decides_without_nodes=True,
     rule="The final logs of in-sync replicas have the same batches wherever both have records.",
     source="KIP-101",
     watches=(ReplicaInSync, FinalLog, FinalBatch, *CLEANED_WATCHES),

@@ -134,6 +134,7 @@ class SortedBlocks:
 
 PRODUCER_ID_BLOCKS_DISJOINT = Invariant(
     name="producer-id-blocks-disjoint",
+    decides_without_nodes=True,
     rule="No two blocks of producer ids overlap.",
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
@@ -222,6 +223,7 @@ class AlwaysAbove:
 
 NEXT_PRODUCER_ID_MONOTONIC = Invariant(
     name="next-producer-id-monotonic",
+    decides_without_nodes=True,
     rule="In the order in which producer-id blocks are allocated, the next producer id only grows.",
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
@@ -368,6 +370,7 @@ class LaterRegistrations:
 
 PRODUCER_ID_BLOCK_TO_CURRENT_INCARNATION = Invariant(
     name="producer-id-block-to-current-incarnation",
+    decides_without_nodes=True,
     rule="A producer-id block is allocated only to the registered incarnation of a broker, never "
     "to one that was replaced.",
     source="KIP-730",

@@ -150,6 +150,7 @@ _HELD = f"{_KEY}, node, position, first_offset, last_offset"
 
 ONE_APPEND_PER_SEQUENCE = Invariant(
     name="one-append-per-sequence",
+    decides_without_nodes=True,
     rule="A log never holds two batches of one producer id, epoch and base sequence.",
     source="KIP-98",
     watches=(BatchAppended, BatchReplicated, PartitionTruncated, FinalBatch),

@@ -219,6 +219,7 @@ _SAME_LOG = "PARTITION BY run, broker, partition, transactional_id ORDER BY f.of
 
 TRANSACTION_TRANSITIONS_VALID = Invariant(
     name="transaction-transitions-valid",
+    decides_without_nodes=True,
     rule="The records of a transactional id form a valid sequence of states; the epoch increases "
     "by one for a fence and by one for an end.",
     source="KIP-98, KIP-890",

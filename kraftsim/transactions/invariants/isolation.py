@@ -165,6 +165,7 @@ _CHECKED = f"""
 
 TRANSACTIONS_ATOMIC = Invariant(
     name="transactions-atomic",
+    decides_without_nodes=True,
     rule="A committed transaction is read completely, an aborted one not at all, and any other "
     "completely or not at all.",
     source="KIP-98, KIP-890",
@@ -290,6 +291,7 @@ _READ = f"""
 
 READ_COMMITTED_ISOLATION = Invariant(
     name="read-committed-isolation",
+    decides_without_nodes=True,
     rule="A read_committed consumer returns no record of an aborted transaction, or of one whose "
     "commit was not yet requested.",
     source="KIP-98",

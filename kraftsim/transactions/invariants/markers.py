@@ -137,6 +137,7 @@ _SAME_LOG = "PARTITION BY run, broker, topic, partition, producer_id ORDER BY m.
 
 MARKERS_MATCH_COORDINATOR_DECISIONS = Invariant(
     name="markers-match-coordinator-decisions",
+    decides_without_nodes=True,
     rule="Markers have non-decreasing epochs and match decisions; records of a transaction are "
     "only in partitions that were added to it.",
     source="KIP-98, KIP-890",
@@ -466,6 +467,7 @@ _SAME_BATCH = " AND ".join(
 
 FENCED_PRODUCERS_WRITE_NOTHING = Invariant(
     name="fenced-producers-write-nothing",
+    decides_without_nodes=True,
     rule="After a transactional id moves to a later producer epoch, nothing that an earlier epoch "
     "writes or commits remains.",
     source="KIP-98, KIP-890",
