@@ -8,17 +8,32 @@ write no event logs: only what clients, the harness and the disks say is known o
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from kraftsim.cluster.apache_kafka.jars import ApacheKafkaMissing, KafkaJars
 from kraftsim.cluster.apache_kafka.properties import apache_properties
 from kraftsim.cluster.apache_kafka.storage import META_FILE, format_copy
 from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.proxy.control_messages import ProxyPlan
 from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec, Role
 from kraftsim.server.release_modes import VERSION_KEY
 
 SERVER: Final = "kafka.Kafka"
+
+
+def client_ids_of(node_id: int) -> tuple[str, ...]:
+    """Return the client ids of a node of Apache Kafka that kraftsim's nodes do not have.
+
+    Source: TransactionMarkerChannelManager, NetworkUtils.buildNetworkClient.
+    """
+    return (
+        f"broker-{node_id}-txn-marker-sender",
+        f"AddPartitionsManager-client-{node_id}",
+        f"Persister-client-{node_id}",
+    )
 
 
 class ApacheCluster(ProcessCluster):
@@ -53,6 +68,17 @@ class ApacheCluster(ProcessCluster):
         while the controller has it unfenced.
         """
         return name in self.nodes and self.nodes[name].is_running
+
+    def _proxy_plan(self, *, follows_frames: bool, judges_requests: bool) -> ProxyPlan:
+        """Its nodes cannot choose the source address of their connections: the proxy knows them by
+        their client ids.
+        """
+        plan = super()._proxy_plan(follows_frames=follows_frames, judges_requests=judges_requests)
+        posts = tuple(
+            structs.replace(post, outgoing_host=None, client_ids=client_ids_of(post.node_id))
+            for post in plan.posts
+        )
+        return structs.replace(plan, posts=posts)
 
     def _line(self, node: NodeSpec) -> str:
         return self._overrides.get(node.name, {}).get(RELEASE_KEY, self.target.line)

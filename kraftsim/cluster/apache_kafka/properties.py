@@ -19,8 +19,9 @@ OF_KRAFTSIM: Final = "kraftsim."
 CONTROLLERS_ADVERTISE_SINCE: Final = "3.9"
 """Before KIP-853 a node must not advertise a controller listener."""
 ADVERTISED: Final = "advertised.listeners"
-INTERNAL_SEGMENT_BYTES: Final = "internal.metadata.log.segment.bytes"
-SMALL_SEGMENTS_OF_METADATA: Final = "metadata.log.segment.bytes"
+METADATA_SEGMENT_BYTES: Final = "metadata.log.segment.bytes"
+METADATA_SEGMENT_MIN: Final = 8 * 1024 * 1024
+"""metadata.log.segment.min.bytes."""
 SHARE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
 SHARE_IN_SYNC: Final = "share.coordinator.state.topic.min.isr"
 DERIVED: Final = (
@@ -53,12 +54,10 @@ def apache_properties(
         if key in DERIVED:
             continue
         reason = _reason(key, value, line)
-        if reason == "":
-            passed[key] = value
-        elif key == SMALL_SEGMENTS_OF_METADATA and _knows(INTERNAL_SEGMENT_BYTES, line):
-            passed[INTERNAL_SEGMENT_BYTES] = value
-        else:
+        if reason:
             left_out[key] = reason
+        else:
+            passed[key] = value
     return _of_few_brokers(_reachable(passed, line), line), left_out
 
 
@@ -66,6 +65,8 @@ def _reason(key: str, value: str, line: str) -> str:
     """Return why a setting is left out; empty if it is passed on."""
     if key.startswith(OF_KRAFTSIM):
         return "a setting of kraftsim's own nodes"
+    if key == METADATA_SEGMENT_BYTES and int(value) < METADATA_SEGMENT_MIN:
+        return "a controller of Apache Kafka ends when a batch is larger than a segment"
     if not _knows(base_key(key), line):
         return f"Apache Kafka {line} has no such setting"
     definition = definition_of(line, base_key(key))

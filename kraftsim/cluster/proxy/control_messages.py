@@ -28,6 +28,8 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     behind_host: str
     behind_port: int
     outgoing_host: str | None = None
+    client_ids: tuple[str, ...] = ()
+    """More client ids of the node, beside those that kraftsim's nodes have."""
     speaks_kafka: bool = True
 
 

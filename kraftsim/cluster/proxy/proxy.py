@@ -464,7 +464,7 @@ def _client_ids(plan: ProxyPlan) -> dict[str, str]:
         client_id: post.name
         for post in plan.posts
         if post.outgoing_host is None
-        for client_id in client_ids_of_node(post.node_id)
+        for client_id in (*client_ids_of_node(post.node_id), *post.client_ids)
     }
 
 
