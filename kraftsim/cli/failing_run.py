@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import VIOLATED, Failure, fail
+from kraftsim.cli.on_apache import audit_disks, on_options, target_of
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
     extension_option,
     json_option,
-    on_options,
     parse_settings,
     parse_workload,
     print_lines,
     scenario_release_option,
     scenario_size_options,
     settings_option,
-    target_of,
     work_option,
     write_json,
 )
@@ -42,7 +41,9 @@ Examples:
   kraftsim replay runs/seven/replay.json --out runs/seven-again
   kraftsim replay runs/seven --check
   kraftsim replay runs/seven --without-bugs --out runs/seven-sound
-  kraftsim diff runs/seven runs/seven-sound"""
+  kraftsim diff runs/seven runs/seven-sound
+  kraftsim replay runs/seven-small --on apache:4.4.0 --out runs/seven-on-apache
+  kraftsim replay runs/seven-small --on apache:4.4.0 --kafka-home /opt/kafka --out runs/mine"""
 )
 @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
 @click.option(
@@ -72,7 +73,10 @@ def replay(
 ) -> int:
     """Repeat a run from its replay.json.
 
-    Exits 1 if an invariant was violated. With --check it exits 0 if both runs are the same, and 1
+    Exits 1 if an invariant was violated. With --on the nodes are those of Apache Kafka, as
+    processes: what clients and disks show decides, and faults that real nodes cannot have are left
+    out and listed; it also exits 1 if the audit of the disks finds a defect. With --check it
+    exits 0 if both runs are the same, and 1
     if they differ.
     """
     from msgspec import structs
@@ -90,8 +94,13 @@ def replay(
         if not check:
             result = rerun(found, out, target)
             print_lines(result)
+            if result.on and found.bugs:
+                click.echo(
+                    f"  bugs left out: {', '.join(found.bugs)}: they are parts of kraftsim's nodes"
+                )
+            code = audit_disks(result)
             write_json(json_file, result)
-            return VIOLATED if result.violations else 0
+            return code if result.on else (VIOLATED if result.violations else 0)
         with tempfile.TemporaryDirectory() as temporary:
             checked = check_replay(
                 found,

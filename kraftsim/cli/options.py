@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from kraftsim.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kraftsim.cluster.apache_kafka.target import ApacheTarget
     from kraftsim.analysis.places import Place
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -68,39 +67,6 @@ def json_option(verb: Verb) -> Verb:
         help="Also write the result as JSON ('-' is standard output).",
     )
     return option(verb)
-
-
-def on_options(verb: Verb) -> Verb:
-    """Add `--on apache:VERSION` and `--kafka-home DIR`; the verb gets `on: str | None` and
-    `kafka_home: Path | None` and passes both to `target_of`.
-    """
-    on = click.option(
-        "--on",
-        metavar="apache:VERSION",
-        default=None,
-        help="Run it on nodes of this release of Apache Kafka instead of kraftsim's, for example "
-        "apache:4.1.2; they come from Maven and need Java 17 or newer.",
-    )
-    home = click.option(
-        "--kafka-home",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        metavar="DIR",
-        default=None,
-        help="An installation of Apache Kafka for --on, instead of Maven.",
-    )
-    return on(home(verb))
-
-
-def target_of(on: str | None, kafka_home: Path | None) -> "ApacheTarget | None":
-    """Return the release of Apache Kafka that --on and --kafka-home name; None without them.
-
-    Raises ValueError and ApacheKafkaMissing: one line.
-    """
-    if on is None and kafka_home is None:
-        return None
-    from kraftsim.cluster.apache_kafka.target import PREFIX, apache_target
-
-    return apache_target(on or PREFIX, kafka_home)
 
 
 def settings_option(verb: Verb) -> Verb:

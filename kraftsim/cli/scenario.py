@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from kraftsim.cli.failure import VIOLATED, fail
+from kraftsim.cli.on_apache import audit_disks, on_options, require_no_other_nodes, target_of
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
@@ -12,7 +13,6 @@ from kraftsim.cli.options import (
     extension_option,
     inject_option,
     json_option,
-    on_options,
     parse_workload,
     properties_option,
     require_upgrade,
@@ -20,7 +20,6 @@ from kraftsim.cli.options import (
     scenario_size_options,
     settings_of,
     settings_option,
-    target_of,
     upgrade_path_options,
     work_option,
     write_json,
@@ -79,6 +78,7 @@ Examples:
       --mode processes --client 'python app.py' --out runs/mine
   kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
       --out runs/large
+  kraftsim scenario exactly_once_under_faults --on apache:4.1.2 --out runs/apache
   kraftsim scenario ./my_scenario.py --seed 1 --out runs/mine    # see kraftsim new
   kraftsim scenario rolling_upgrade --help      # its releases, sizes and parameters
   kraftsim list scenarios --long""",
@@ -158,6 +158,8 @@ def scenario(
     from kraftsim.lab.explore.run import run_scenario
     from kraftsim.lab.explore.upgrade_course import upgrade_course
 
+    if on is not None or kafka_home is not None:
+        require_no_other_nodes(mode, release, bugs, upgrade_path)
     chosen = settings_of(properties, settings, ignore_unknown=ignore_unknown)
     if upgrade_path:
         require_upgrade(name)
@@ -185,6 +187,6 @@ def scenario(
     result = structs.replace(result, course=upgrade_course(out / "events"))
     for line in result.lines(verbose=verbose):
         click.echo(line)
+    code = audit_disks(result)
     write_json(json_file, result)
-    is_bad = result.violations or result.trouble is not None
-    return VIOLATED if is_bad or any(each.has_failed for each in result.clients) else 0
+    return VIOLATED if any(each.has_failed for each in result.clients) else code

@@ -5,6 +5,7 @@ paused by signals, and a proxy is in front of each of them, whose address it adv
 write no event logs: only what clients, the harness and the disks say is known of a run.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,9 @@ from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec, Role
 from kraftsim.server.release_modes import VERSION_KEY
 
 SERVER: Final = "kafka.Kafka"
+LOOK_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 20.0
+"""Scenarios that expect a node to end restart it, or stop waiting for it, within this time."""
 
 
 def client_ids_of(node_id: int) -> tuple[str, ...]:
@@ -62,6 +66,21 @@ class ApacheCluster(ProcessCluster):
         self.left_out: dict[str, str] = {}
         """Settings that no node got -> the reason."""
         self._jars: dict[str, KafkaJars] = {}
+
+    async def until_node_fails(self) -> None:
+        """Wait until a node has ended on its own, and was not restarted for a while.
+
+        Raises ClusterFailed with the last line of its log.
+        """
+        ended: dict[str, float] = {}
+        loop = asyncio.get_running_loop()
+        while True:
+            ended = {
+                name: ended.get(name, loop.time()) for name in self.nodes if self.has_ended(name)
+            }
+            if any(loop.time() - since > PATIENCE_SECONDS for since in ended.values()):
+                self.require_running()
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _serves(self, name: str) -> bool:
         """A broker of Apache Kafka is in the answers to Metadata, which the probe asks for, only

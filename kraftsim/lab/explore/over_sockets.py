@@ -3,7 +3,10 @@ it from its event files.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +149,8 @@ def run_over_sockets(
             RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed)
         )
         asyncio.run(_run(request, cluster, stage, programs))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None  # by SIGTERM: the nodes were stopped
     except (ScenarioFailed, ClusterFailed, TimeoutError) as failure:
         trouble = f"{type(failure).__name__}: {failure}"
     seconds = stage.now_seconds()
@@ -191,12 +196,47 @@ async def _run(
     stage: SocketEnvironment,
     programs: ClientPrograms,
 ) -> None:
+    _end_with_nodes()
     async with asyncio.timeout(request.scenario.limit_seconds), cluster:
         try:
             async with programs:
-                await request.scenario.run(stage)
+                await _while_nodes_run(request.scenario.run(stage), cluster)
         finally:
             await stage.leave()
+
+
+def _end_with_nodes() -> None:
+    """Let SIGTERM end the run as Ctrl-C does: a process that dies at once would leave its nodes
+    behind.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "the run is a task"
+    if sys.platform != "win32" and threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+async def _while_nodes_run(
+    work: Awaitable[None], cluster: ProcessCluster | EmbeddedCluster
+) -> None:
+    """Await the scenario.
+
+    Raises ClusterFailed if a node of Apache Kafka ends on its own and is not restarted: clients
+    would retry until the scenario's time is over.
+    """
+    if not isinstance(cluster, ApacheCluster):
+        await work
+        return
+    scenario = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(cluster.until_node_fails())
+    watch.add_done_callback(lambda _: scenario.cancel())
+    try:
+        await scenario
+    except asyncio.CancelledError:
+        if watch.done() and not watch.cancelled():
+            watch.result()
+        raise
+    finally:
+        watch.cancel()
 
 
 def emit_final_logs(
