@@ -74,6 +74,8 @@ class ProcessCluster:
     start_seconds = 30.0
     """How long the nodes may take to be ready."""
     stop_seconds = STOP_SECONDS
+    patience = 1.0
+    """See `ScenarioEnvironment`."""
 
     def __init__(
         self,

@@ -220,6 +220,10 @@ class ScenarioEnvironment(Protocol):
     mode: Mode
     seed: int
     spec: ClusterSpec
+    patience: float
+    """A factor for the bounds within which a cluster must recover: 1, and more for nodes in JVMs,
+    which take longer to start.
+    """
 
     def random(self, purpose: str) -> "Random":
         """Return the stream of random numbers for a purpose, keyed by the seed."""
@@ -383,8 +387,10 @@ async def within(
 ) -> None:
     """Wait for something.
 
-    Raises LivenessLost if that takes longer than so many seconds of the environment's clock.
+    Raises LivenessLost if that takes longer than so many seconds of the environment's clock, times
+    its patience.
     """
+    seconds *= stage.patience
     try:
         async with asyncio.timeout(seconds):
             await wait

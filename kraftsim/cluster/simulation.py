@@ -413,6 +413,7 @@ class SimulatedEnvironment:
     """
 
     mode = Mode.SIM
+    patience = 1.0
 
     def __init__(
         self, cluster: SimulatedCluster, schedule: FaultSchedule, workload: Mapping[str, int]

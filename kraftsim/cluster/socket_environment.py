@@ -233,6 +233,7 @@ class SocketEnvironment:
     ) -> None:
         self.cluster: RealCluster = cluster
         self.mode = mode
+        self.patience = cluster.patience if isinstance(cluster, ProcessCluster) else 1.0
         self.spec = cluster.spec
         self.seed = cluster.spec.seed
         self._directory = directory
@@ -287,7 +288,7 @@ class SocketEnvironment:
             name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})}
         )
         if not self.cluster.is_down(name):
-            await self.cluster.stop_node(name, STOP_SECONDS)
+            await self.cluster.stop_node(name, STOP_SECONDS * self.patience)
         if self.cluster.is_down(name):
             await self.cluster.restart_node(name)
 
@@ -325,7 +326,7 @@ class SocketEnvironment:
 
     async def wait_for_brokers(self) -> None:
         """Return when every broker answers and sees every other one as alive."""
-        await self.cluster.answering(timeout_seconds=ANSWERING_SECONDS)
+        await self.cluster.answering(timeout_seconds=ANSWERING_SECONDS * self.patience)
 
     async def wait_for_controllers(self) -> None:
         """Return at once: what a controller has applied cannot be observed from outside."""

@@ -8,6 +8,7 @@ Source: org.apache.kafka.image.{MetadataImage, MetadataDelta, loader.MetadataBat
 import hashlib
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, TypeVar
@@ -38,6 +39,7 @@ from protocol.metadata.registrations import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -483,11 +485,15 @@ class _Disk:
         return found
 
 
-def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata | FinalMetadataLog]:
+def final_metadata_events(
+    files: Mapping[str, bytes], *, with_timestamps: bool = True
+) -> Iterator[FinalMetadata | FinalMetadataLog]:
     """Yield the end of each log, and the image at its end and at each snapshot's end: from the log,
     and from each snapshot plus the log after it.
 
-    `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored.
+    `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored. Without
+    `with_timestamps`, an image does not include the time of its last record: the header of a
+    snapshot of Apache Kafka may have the time of the batch after it.
     """
     disks = _disks(files)
     places = {
@@ -510,7 +516,9 @@ def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata 
         for from_offset in (BEGINNING, *sorted(disk.snapshots)):
             snapshot = disk.snapshots.get(from_offset)
             if snapshot is not None or (batches and batches[0].base_offset == BEGINNING):
-                yield from _said(node, from_offset, snapshot, batches, places)
+                yield from _said(
+                    node, from_offset, snapshot, batches, places, with_timestamps=with_timestamps
+                )
 
 
 def last_metadata_log(files: Mapping[str, bytes]) -> Iterator[tuple[int, Message]]:
@@ -562,10 +570,13 @@ def _said(
     snapshot: tuple[int, bytes] | None,
     batches: Sequence[RecordBatch],
     places: Collection[int],
+    *,
+    with_timestamps: bool,
 ) -> Iterator[FinalMetadata]:
     image, epoch, next_offset, timestamp = MetadataImage(), NO_EPOCH, from_offset, NO_TIMESTAMP
     if snapshot is not None:
-        epoch, timestamp = snapshot[0], _header_timestamp(snapshot[1])
+        epoch = snapshot[0]
+        timestamp = _header_timestamp(snapshot[1]) if with_timestamps else NO_TIMESTAMP
         for batch in _intact(snapshot[1]):
             for _, record in _entries(batch):
                 if record is not None:
@@ -586,7 +597,7 @@ def _said(
             next_offset, epoch, timestamp = (
                 offset + 1,
                 batch.partition_leader_epoch,
-                batch.max_timestamp,
+                batch.max_timestamp if with_timestamps else NO_TIMESTAMP,
             )
             if next_offset in places and not image.is_in_transaction:
                 reported_offset = next_offset
@@ -608,8 +619,20 @@ def _digest(image: MetadataImage, timestamp: int) -> str:
     level = image.metadata_level
     digest = hashlib.sha256(str(timestamp).encode())
     for record in snapshot_records(image):
-        digest.update(build_record(record, level.record_version(record)))
+        digest.update(build_record(_in_order(record), level.record_version(record)))
     return digest.hexdigest()[:16]
+
+
+def _in_order(record: MetadataRecord) -> MetadataRecord:
+    """Return a registration with features and endpoints by name: Apache Kafka keeps them in maps,
+    and writes them in another order into a snapshot than into the log.
+    """
+    if not isinstance(record, RegisterBrokerRecord | RegisterControllerRecord):
+        return record
+    ordered = copy(record)
+    ordered.features = sorted(record.features, key=lambda feature: feature.name)
+    ordered.end_points = sorted(record.end_points, key=lambda endpoint: endpoint.name)
+    return ordered
 
 
 def _header_timestamp(snapshot: bytes) -> int:

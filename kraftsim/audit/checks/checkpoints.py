@@ -82,7 +82,8 @@ CHECKPOINTS_FIT: Final = AuditRule(
 #
 # An entry says where an epoch begins: the leader writes it when it is elected, a follower with the
 # first batch of the epoch. Retention raises the first entry to the log start offset; recovery after
-# a crash rebuilds the rest from the batches.
+# a crash rebuilds the rest from the batches. The metadata log starts at its first snapshot: epochs
+# before it are removed with the snapshots before, and segments later.
 
 _EPOCHS: Final = f"""
 WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, entry AS (
@@ -102,13 +103,17 @@ WITH {REPLICA}, {SEGMENT}, {BATCH}, {POLICY}, entry AS (
 ), compared AS (
     SELECT *, max(CASE WHEN is_batch = 0 THEN leader_epoch END) OVER (
         PARTITION BY log_dir, directory ORDER BY at_offset, is_batch
-        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS checkpointed_epoch
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS checkpointed_epoch,
+        min(CASE WHEN is_batch = 0 THEN leader_epoch END) OVER (PARTITION BY log_dir, directory)
+            AS first_epoch
     FROM mark
 ), disagreement AS (
     SELECT * FROM (
         SELECT *, row_number() OVER (PARTITION BY log_dir, directory ORDER BY at_offset) AS place
         FROM compared
         WHERE is_batch = 1 AND leader_epoch <> coalesce(checkpointed_epoch, -1)
+            AND NOT (checkpointed_epoch IS NULL AND first_epoch IS NOT NULL
+                AND directory = '__cluster_metadata-0')
     ) AS numbered WHERE place = 1
 ), wrong AS (
     SELECT d.log_dir, d.directory, r.named, r.is_clean, d.file, d.position, d.at_offset,

@@ -49,6 +49,7 @@ class ApacheCluster(ProcessCluster):
 
     start_seconds = 180.0
     stop_seconds = 40.0
+    patience = 6.0
 
     def __init__(
         self,

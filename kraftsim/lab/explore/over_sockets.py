@@ -262,7 +262,7 @@ def emit_final_logs(
         said = [] if of_nodes else events_of_disks(spec, directory, logs)
     except ValueError as malformed:
         said, unread = [], f"the disks cannot be read: {malformed}"
-    for event in [*said, *logs, *final_metadata(directory, spec.controller_names)]:
+    for event in [*said, *logs, *final_metadata(directory, spec.controller_names, of_nodes)]:
         world.emit(event)
     world.close()
     return unread
@@ -291,9 +291,12 @@ def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]
     return list(final_log_events(files))
 
 
-def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[Event]:
+def final_metadata(
+    directory: RunDirectory, controllers: Sequence[str], with_timestamps: bool = True
+) -> list[Event]:
     """Return the content of the controllers' metadata logs and snapshots."""
-    return list(final_metadata_events(_metadata_files(directory, controllers)))
+    files = _metadata_files(directory, controllers)
+    return list(final_metadata_events(files, with_timestamps=with_timestamps))
 
 
 def _metadata_files(directory: RunDirectory, controllers: Sequence[str]) -> dict[str, bytes]:

@@ -148,8 +148,9 @@ async def _settle(
 ) -> None:
     """Wait, and emit how long it took since all faults were healed.
 
-    Raises LivenessLost after the limit.
+    Raises LivenessLost after the limit, times the patience of the environment.
     """
+    limit_seconds *= stage.patience
     limit_ms = int(limit_seconds * 1000)
     try:
         async with asyncio.timeout(max(0.0, began + limit_seconds - stage.now_seconds())):

@@ -157,7 +157,7 @@ class Upgrade:
         after a restart; until then their supported features are unknown (KIP-919).
         """
         stage = self.stage
-        give_up_at = stage.now_seconds() + CONTROLLERS_SECONDS
+        give_up_at = stage.now_seconds() + CONTROLLERS_SECONDS * stage.patience
         while refusals := await stage.update_features(levels):
             if stage.now_seconds() > give_up_at or not all(
                 any(hint in why for hint in NOT_YET) for why in refusals.values()
