@@ -53,7 +53,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """Return a short title of the run."""
         name = self.scenario or self.run or "a run"
-        details = [self.on or self.mode, "" if self.seed is None else f"seed {self.seed}", *self.bugs]
+        details = [
+            self.on or self.mode,
+            "" if self.seed is None else f"seed {self.seed}",
+            *self.bugs,
+        ]
         return (
             f"{name} ({', '.join(detail for detail in details if detail)})"
             if any(details)

@@ -3,6 +3,7 @@ answers.
 """
 
 import importlib.util
+import os
 import re
 import shutil
 import socket

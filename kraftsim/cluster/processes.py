@@ -280,9 +280,7 @@ class ProcessCluster:
         if self.proxy is not None:
             self.proxy.stop()
 
-    async def _stop_all(
-        self, nodes: list[NodeProcess], kill_after_seconds: float
-    ) -> None:
+    async def _stop_all(self, nodes: list[NodeProcess], kill_after_seconds: float) -> None:
         for node in nodes:
             if node.is_running:
                 node.process.send_signal(signal.SIGTERM)
@@ -323,9 +321,7 @@ class ProcessCluster:
 
     def _proxy_plan(self, *, follows_frames: bool, judges_requests: bool) -> ProxyPlan:
         """Return the configuration of the proxy in front of the nodes."""
-        return proxy_plan(
-            self.spec, follows_frames=follows_frames, judges_requests=judges_requests
-        )
+        return proxy_plan(self.spec, follows_frames=follows_frames, judges_requests=judges_requests)
 
     def _properties(self, node: NodeSpec) -> dict[str, str]:
         """Return the properties that a node starts with now."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from kraftsim.metadata.rules_configs import NO_CONFIGS, changed_configs
@@ -627,12 +628,19 @@ def _in_order(record: MetadataRecord) -> MetadataRecord:
     """Return a registration with features and endpoints by name: Apache Kafka keeps them in maps,
     and writes them in another order into a snapshot than into the log.
     """
-    if not isinstance(record, RegisterBrokerRecord | RegisterControllerRecord):
-        return record
-    ordered = copy(record)
-    ordered.features = sorted(record.features, key=lambda feature: feature.name)
-    ordered.end_points = sorted(record.end_points, key=lambda endpoint: endpoint.name)
-    return ordered
+    match record:
+        case RegisterBrokerRecord():
+            broker = copy(record)
+            broker.features = sorted(record.features, key=attrgetter("name"))
+            broker.end_points = sorted(record.end_points, key=attrgetter("name"))
+            return broker
+        case RegisterControllerRecord():
+            controller = copy(record)
+            controller.features = sorted(record.features, key=attrgetter("name"))
+            controller.end_points = sorted(record.end_points, key=attrgetter("name"))
+            return controller
+        case _:
+            return record
 
 
 def _header_timestamp(snapshot: bytes) -> int:

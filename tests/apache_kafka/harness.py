@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from kraftsim.cluster.apache_kafka.storage import format_copy, formatted_template
+from kraftsim.cluster.spec import DEFAULT_CLUSTER_ID
 from tests.apache_kafka.class_path import (
-    CACHE,
     DEFAULT_RELEASE,
     class_path,
     has_class,
     has_tools,
+    jars_of,
     java,
     shell_class_path,
 )
@@ -32,7 +34,7 @@ SERVER_JVM = (
     "-Xms1G",
 )
 """For benchmarks: the flags of kafka-server-start.sh."""
-CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
+CLUSTER_ID = DEFAULT_CLUSTER_ID
 ROLES = "broker,controller"
 NODE_ID = "1"
 START_SECONDS = 120.0
@@ -40,13 +42,6 @@ STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
 SHELL_SECONDS = 2.0
 """Seconds that the metadata shell usually needs to read a small snapshot."""
-
-LOG4J = """log4j.rootLogger=WARN, console
-log4j.appender.console=org.apache.log4j.ConsoleAppender
-log4j.appender.console.target=System.err
-log4j.appender.console.layout=org.apache.log4j.PatternLayout
-log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
-"""
 
 TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -146,16 +141,7 @@ def java_command(
     release: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM
 ) -> list[str]:
     """Return the command that runs a main class of a release."""
-    jars = ":".join(str(jar) for jar in class_path(release))
-    log4j = CACHE / release / "log4j.properties"
-    if not log4j.exists():
-        log4j.write_text(LOG4J)
-    quiet = [
-        f"-Dlog4j.configuration=file:{log4j}",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-        "-Djava.awt.headless=true",
-    ]
-    return [str(java()), *jvm, *quiet, "-cp", jars, main_class, *arguments]
+    return jars_of(release).command(main_class, *arguments, jvm=jvm)
 
 
 @dataclass(slots=True)
@@ -253,10 +239,12 @@ class ApacheKafka:
         class_path(self.release)
         if self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
-            shutil.copytree(_formatted(self.release, self.metadata_version), self.data)
-            _identify(
+            format_copy(
+                jars_of(self.release),
                 self.data,
-                self.settings.get("node.id", NODE_ID),
+                node_id=int(self.settings.get("node.id", NODE_ID)),
+                cluster_id=CLUSTER_ID,
+                version=self.metadata_version,
                 is_controller="controller" in self.settings.get("process.roles", ROLES),
             )
             free = _free_ports(2)
@@ -358,47 +346,11 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-def _identify(data: Path, node_id: str, *, is_controller: bool) -> None:
-    """Adapt a copied directory to one node: with its id, and without a directory id, so that the
-    node generates its own.
-    """
-    if not is_controller:
-        shutil.rmtree(data / "__cluster_metadata-0", ignore_errors=True)
-    file = data / "meta.properties"
-    lines = [
-        line
-        for line in file.read_text().splitlines()
-        if not line.startswith(("node.id=", "directory.id=", "#"))
-    ]
-    file.write_text("\n".join([*lines, f"node.id={node_id}", ""]))
-
-
 def _formatted(release: str, metadata_version: str = "") -> Path:
     """Return a formatted directory to copy: the storage tool starts another Java, so it runs once
     per release and version.
     """
-    formatted = CACHE / release / f"formatted{metadata_version and '-'}{metadata_version}"
-    if not formatted.exists():
-        fresh = Path(tempfile.mkdtemp(dir=CACHE / release))
-        properties = fresh / "server.properties"
-        properties.write_text(_properties(fresh / "data", 9092, 9093, {}))
-        version = ["--release-version", metadata_version] if metadata_version else []
-        run_tool(
-            release,
-            "storage",
-            "format",
-            "--cluster-id",
-            CLUSTER_ID,
-            "--config",
-            str(properties),
-            *version,
-        )
-        try:
-            (fresh / "data").rename(formatted)
-        except OSError:
-            assert formatted.exists(), "a concurrent process may have formatted it first"
-        shutil.rmtree(fresh)
-    return formatted
+    return formatted_template(jars_of(release), metadata_version)
 
 
 def _free_ports(count: int) -> list[int]:

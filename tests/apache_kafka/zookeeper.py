@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from kraftsim.cluster.apache_kafka.jars import LOG4J
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path, java
-from tests.apache_kafka.harness import LOG4J
 
 START_SECONDS = 60.0
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"

@@ -2,15 +2,16 @@
 KRaft or ZooKeeper mode, with settings that make seconds of load roll, compact and expire.
 """
 
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from kraftsim.cluster.apache_kafka.storage import format_copy
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ZOOKEEPER_PORT_DISTANCE
-from tests.apache_kafka.harness import ROLES, ApacheKafka, _formatted, _identify
+from tests.apache_kafka.class_path import jars_of
+from tests.apache_kafka.harness import CLUSTER_ID, ROLES, ApacheKafka
 from tests.apache_kafka.zookeeper import ApacheZookeeper
 
 KRAFT: Final = "kraft"
@@ -255,5 +256,11 @@ class CorpusCluster:
 
 def format_directory(release: str, data: Path, number: int, *, is_first: bool = True) -> None:
     """Format a log directory of a node in KRaft mode; only the first has the metadata log."""
-    shutil.copytree(_formatted(release), data)
-    _identify(data, str(number), is_controller=is_first)
+    format_copy(
+        jars_of(release),
+        data,
+        node_id=number,
+        cluster_id=CLUSTER_ID,
+        version="",
+        is_controller=is_first,
+    )

@@ -422,9 +422,7 @@ class LiveRun:
         for line in self._order.rest():
             self._examine(line)
         facts = read_run_facts(self.run)
-        verdicts = self._checks.finish(
-            facts.must_exercise, self.lost_lines(), facts.not_evaluated
-        )
+        verdicts = self._checks.finish(facts.must_exercise, self.lost_lines(), facts.not_evaluated)
         return facts, tuple(in_order_of_time(verdict, self._times(verdict)) for verdict in verdicts)
 
     def _times(self, verdict: Verdict) -> dict[str, EventTime]:

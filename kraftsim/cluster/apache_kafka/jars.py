@@ -180,7 +180,7 @@ def jars_from_maven(release: str, cache: Path | None = None) -> KafkaJars:
     jars = remembered_jars(remembered)
     if jars is None:
         java()
-        with _one_at_a_time(directory.parent):
+        with while_alone(directory.parent):
             jars = remembered_jars(remembered)
             if jars is None:
                 jars = _download(release, remembered)
@@ -236,7 +236,7 @@ def resolve(project: str, remembered: Path) -> str:
 
 
 @contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
+def while_alone(directory: Path) -> Iterator[None]:
     """Let only one process at a time run Maven: two would write the same files."""
     with open(directory / "maven.lock", "w") as held:
         if sys.platform != "win32":

@@ -29,7 +29,7 @@ def format_copy(
 
     Raises ApacheKafkaMissing if the tool refuses it.
     """
-    template = _template(jars, version)
+    template = formatted_template(jars, version)
     data.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(template, data)
     if not is_controller:
@@ -43,7 +43,11 @@ def format_copy(
     file.write_text("\n".join([*lines, f"cluster.id={cluster_id}", f"node.id={node_id}", ""]))
 
 
-def _template(jars: KafkaJars, version: str) -> Path:
+def formatted_template(jars: KafkaJars, version: str = "") -> Path:
+    """Return a formatted directory to copy, made once per release and metadata.version.
+
+    Raises ApacheKafkaMissing if the tool refuses it.
+    """
     formatted = jars.directory / f"formatted{version and '-'}{version}"
     if not formatted.exists():
         fresh = Path(tempfile.mkdtemp(dir=jars.directory))
@@ -52,7 +56,9 @@ def _template(jars: KafkaJars, version: str) -> Path:
             "process.roles": "broker,controller",
             "node.id": "1",
             "listeners": f"PLAINTEXT://127.0.0.1:9092,{CONTROLLER_LISTENER}://127.0.0.1:9093",
-            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
+            "listener.security.protocol.map": (
+                f"PLAINTEXT:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
+            ),
             "controller.listener.names": CONTROLLER_LISTENER,
             "controller.quorum.voters": "1@127.0.0.1:9093",
             "log.dirs": str(data),

@@ -1,5 +1,4 @@
-"""What `--on` names: a release of Apache Kafka, `apache:4.1.0`, from Maven or from an installation.
-"""
+"""What `--on` names: a release of Apache Kafka (`apache:4.1.0`), of Maven or an installation."""
 
 import re
 from dataclasses import dataclass

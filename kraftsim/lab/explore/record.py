@@ -181,9 +181,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         for kind, (armed, fired, effective) in self.faults.items():
             text.append(f"  fault {kind}: {armed} armed, {fired} fired, {effective} effective")
         text += [f"  fault left out: {each}" for each in self.faults_left_out]
-        text += [
-            f"  setting left out: {key}: {why}" for key, why in self.settings_left_out.items()
-        ]
+        text += [f"  setting left out: {key}: {why}" for key, why in self.settings_left_out.items()]
         text += [f"  violated: {violation}" for violation in self.violations]
         if self.trouble is not None:
             text.append(f"  trouble: {self.trouble}")

@@ -10,9 +10,9 @@ from tests.apache_kafka.class_path import (
     MAVEN_SECONDS,
     PROJECT_ROOT,
     Missing,
-    _one_at_a_time,
     java,
     maven,
+    one_at_a_time,
 )
 
 SOURCE = Path(__file__).parent / "java"
@@ -71,7 +71,7 @@ def _run_maven(version: str, *goals: str) -> None:
     BUILT.mkdir(parents=True, exist_ok=True)
     properties = [f"-Dkraftsim.build={BUILT}", f"-Dkafka.version={version}"]
     environment = {**os.environ, "MAVEN_OPTS": "-XX:TieredStopAtLevel=1"}
-    with _one_at_a_time():
+    with one_at_a_time():
         words = [maven(), "-B", "-q", "-f", str(SOURCE / "pom.xml"), *properties, *goals]
         done = subprocess.run(
             words,
