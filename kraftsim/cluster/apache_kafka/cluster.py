@@ -13,7 +13,7 @@ from msgspec import structs
 
 from kraftsim.cluster.apache_kafka.jars import ApacheKafkaMissing, KafkaJars
 from kraftsim.cluster.apache_kafka.properties import apache_properties
-from kraftsim.cluster.apache_kafka.storage import META_FILE, format_copy
+from kraftsim.cluster.apache_kafka.storage import META_FILE, format_copy, format_voter
 from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.processes import ProcessCluster
@@ -23,6 +23,7 @@ from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec, Role
 from kraftsim.server.release_modes import VERSION_KEY
 
 SERVER: Final = "kafka.Kafka"
+FIRST_VOTERS_KEY: Final = "kraftsim.initial.controllers"
 LOOK_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 20.0
 """Scenarios that expect a node to end restart it, or stop waiting for it, within this time."""
@@ -128,11 +129,24 @@ class ApacheCluster(ProcessCluster):
         data = self.directory.data(node.name)
         if (data / META_FILE).exists():
             return
+        voters = node.properties.get(FIRST_VOTERS_KEY, "")
+        version = node.properties.get(VERSION_KEY, "")
+        if voters:
+            format_voter(
+                jars,
+                self.directory.properties(f"{node.name}.format"),
+                self._properties(node),
+                node_id=node.node_id,
+                cluster_id=self.spec.cluster_id,
+                version=version,
+                first_voters=voters,
+            )
+            return
         format_copy(
             jars,
             data,
             node_id=node.node_id,
             cluster_id=self.spec.cluster_id,
-            version=node.properties.get(VERSION_KEY, ""),
+            version=version,
             is_controller=node.role is not Role.BROKER,
         )

@@ -99,7 +99,7 @@ class KafkaJars:
 def cache_directory() -> Path:
     """Return the directory that remembers jars: `kraftsim/apache_kafka` of the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "kraftsim" / "apache_kafka"
+    return (Path(base) if base else Path.home() / ".cache").joinpath("kraftsim", "apache_kafka")
 
 
 def java_program() -> tuple[Path, int] | None:

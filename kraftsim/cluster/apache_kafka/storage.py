@@ -43,6 +43,26 @@ def format_copy(
     file.write_text("\n".join([*lines, f"cluster.id={cluster_id}", f"node.id={node_id}", ""]))
 
 
+def format_voter(
+    jars: KafkaJars,
+    file: Path,
+    properties: dict[str, str],
+    *,
+    node_id: int,
+    cluster_id: str,
+    version: str,
+    first_voters: str,
+) -> None:
+    """Format the log directory of a controller of a dynamic quorum.
+
+    `first_voters` are id@host:port:directory-id of each. Raises ApacheKafkaMissing if the tool
+    refuses it, as before 3.9.
+    """
+    is_first = any(each.startswith(f"{node_id}@") for each in first_voters.split(","))
+    more = ["--initial-controllers", first_voters] if is_first else ["--no-initial-controllers"]
+    run_tool(jars, file, properties, cluster_id, version, more)
+
+
 def formatted_template(jars: KafkaJars, version: str = "") -> Path:
     """Return a formatted directory to copy, made once per release and metadata.version.
 
