@@ -31,6 +31,14 @@ class OnlyRetriableErrorsExpected(Event):
     scenario: str
 
 
+class FencedProducersExpected(Event):
+    """From here on transactions time out, and their producers must be able to tell: the scenario
+    declares it.
+    """
+
+    scenario: str
+
+
 class FaultArmed(Event):
     """A fault was armed: it waits for its time or trigger."""
 

@@ -255,14 +255,16 @@ class ProducerStatePolicy:
     `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6).
 
     `transactions_have_epochs`: an open transaction with another producer epoch is a different one
-    (KIP-890 part 2, since 4.0). `sequences_behind`: max.in.flight.sequence.number.per.connection
-    (KIP-758); not used by Kafka's own rules.
+    (KIP-890 part 2, since 4.0). `checks_epochs_first`: a past epoch is reported before an outdated
+    verification (KAFKA-19690, since 4.0). `sequences_behind`:
+    max.in.flight.sequence.number.per.connection (KIP-758); not used by Kafka's own rules.
     """
 
     unknown_producer: UnknownProducer = UnknownProducer.ACCEPTED
     expiration_ms: int = DAY_MS
     verifies_transactions: bool = True
     transactions_have_epochs: bool = False
+    checks_epochs_first: bool = False
     sequences_behind: int = SEQUENCES_BEHIND_DEFAULT
     keeps_deleted: bool = True
     """Whether a producer is retained when its records are deleted (KAFKA-7190, since 2.4; before:

@@ -374,7 +374,17 @@ class ProducerStateManager:
             return None
         if self._verifications.holds(batch.producer_id, guard):
             return None
-        return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        return self._refuse_timed_out(batch) or Refusal(
+            ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
+        )
+
+    def _refuse_timed_out(self, batch: RecordBatch) -> Refusal | None:
+        """Return the error of a batch whose transaction has timed out since it was verified: its
+        epoch is past, which a producer can handle (KAFKA-19690). None: that is not reported first.
+        """
+        if not self._policy.checks_epochs_first:
+            return None
+        return self._refuse_past_epoch(batch.producer_id, batch.producer_epoch)
 
     def _is_open(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a producer has an open transaction here; since 4.0 one of another epoch is

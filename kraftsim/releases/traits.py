@@ -124,6 +124,24 @@ TRANSACTIONS_HAVE_EPOCHS = Trait(
 as the same).
 """
 
+CHECKS_EPOCHS_FIRST = Trait(
+    name="checks-epochs-first",
+    since_release="4.0",
+    why="KAFKA-19690; checked on 3.9.1, 4.0.0, 4.0.2, 4.1.0, 4.1.1 and 4.4.0",
+)
+"""A batch of a past epoch whose verification is outdated gets INVALID_PRODUCER_EPOCH (before, and in
+4.0.0 and 4.1.0: INVALID_TXN_STATE).
+"""
+
+NEW_ID_AFTER_LAST_TIMEOUT = Trait(
+    name="new-id-after-last-timeout",
+    since_release="4.3",
+    why="KAFKA-20090; checked on 4.0.1, 4.1.2, 4.2.0, 4.2.2, 4.3.1 and 4.4.0",
+)
+"""A transaction of the last epoch that times out gives its producer a new id (before: the reserved
+epoch, with which no transaction can end).
+"""
+
 PATIENT_TRANSACTIONS = Trait(name="patient-transactions", since_release="4.0", why="KAFKA-18575")
 """AddPartitionsToTxn during a pending completion returns CONCURRENT_TRANSACTIONS for any producer
 epoch (before: another epoch is fenced).

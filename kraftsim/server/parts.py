@@ -65,6 +65,7 @@ from kraftsim.releases.traits import (
     ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CASELESS_GROUP_STATES,
+    CHECKS_EPOCHS_FIRST,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     CONSUMER_GROUPS,
@@ -77,6 +78,7 @@ from kraftsim.releases.traits import (
     MEMBERS_TAKE_BACK,
     MIGRATES_BEHIND_A_GATE,
     MIGRATES_IN_TRANSACTIONS,
+    NEW_ID_AFTER_LAST_TIMEOUT,
     MOVES_WAIT_FOR_NEWCOMERS,
     NAMED_DOWNGRADES,
     PATIENT_TRANSACTIONS,
@@ -119,6 +121,7 @@ from kraftsim.transactions.rules_coordinator import (
     TransactionRules,
     TransactionRulesSince40,
     TransactionRulesSince41,
+    TransactionRulesSince43,
 )
 from kraftsim.transactions.rules_markers import MarkerQueue
 from kraftsim.transactions.rules_state import TransactionShard
@@ -151,6 +154,7 @@ class Parts:
     unknown_producer: UnknownProducer
     verifies_transactions: bool
     transactions_have_epochs: bool
+    checks_epochs_first: bool
     answers_readers_behind: bool
     endpoints_for_consumers: bool
     readers_stand_at_batches: bool
@@ -221,6 +225,7 @@ class Parts:
             else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
+            checks_epochs_first=release.has(CHECKS_EPOCHS_FIRST),
             answers_readers_behind=release.has(ANSWERS_READERS_BEHIND),
             endpoints_for_consumers=release.has(ENDPOINTS_FOR_CONSUMERS),
             readers_stand_at_batches=release.has(READERS_STAND_AT_BATCHES),
@@ -288,6 +293,7 @@ class Parts:
             expiration_ms=expiration_ms,
             verifies_transactions=self.verifies_transactions and verifies,
             transactions_have_epochs=self.transactions_have_epochs,
+            checks_epochs_first=self.checks_epochs_first,
             keeps_deleted=self.release.has(KEEPS_PRODUCERS_OF_DELETED_RECORDS),
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
@@ -409,6 +415,8 @@ class Parts:
 
 
 def _transaction_rules(release: Release) -> type[TransactionRules]:
+    if release.has(NEW_ID_AFTER_LAST_TIMEOUT):
+        return TransactionRulesSince43
     if release.has(FORGETS_BEGINNINGS):
         return TransactionRulesSince41
     return TransactionRulesSince40 if release.has(PATIENT_TRANSACTIONS) else TransactionRules

@@ -4,7 +4,8 @@ AddPartitionsToTxn, EndTxn, forced aborts, completion.
 A decision reads an entry (`rules_state.TransactionEntry`) and returns the facts to write next, or a
 refusal; it changes nothing, with one exception that Kafka has, too: an epoch bumped to fence a
 producer is used at once, before its record is written. `TransactionRules` is that of releases
-before 4.0, its subclasses are those of 4.0 and 4.1; a historical bug replaces single methods.
+before 4.0, its subclasses are those of 4.0, 4.1 and 4.3; a historical bug replaces single
+methods.
 Source: KIP-98, KIP-360, KIP-588, KIP-890; TransactionCoordinator, TransactionMetadata; error codes
 compared with Apache Kafka 3.9.1 and 4.4.
 """
@@ -382,12 +383,18 @@ class TransactionRules:
             return NO_EPOCH_LEFT
         if is_exhausted(facts.producer_epoch) and fresh_producer_id is None:
             return NEEDS_PRODUCER_ID
+        next_producer_id = NO_PRODUCER_ID if fresh_producer_id is None else fresh_producer_id
+        return self._prepared_with_bump(facts, asked, now_ms, next_producer_id)
+
+    def _prepared_with_bump(
+        self, facts: TransactionFacts, asked: EndTxnInput, now_ms: int, next_producer_id: int
+    ) -> TransactionFacts:
         return replace(
             facts,
             state=PREPARE_COMMIT if asked.is_commit else PREPARE_ABORT,
             producer_epoch=min(facts.producer_epoch + 1, FENCING_EPOCH),
             last_producer_epoch=facts.producer_epoch,
-            next_producer_id=NO_PRODUCER_ID if fresh_producer_id is None else fresh_producer_id,
+            next_producer_id=next_producer_id,
             previous_producer_id=facts.producer_id,
             start_ms=facts.start_ms if facts.state is ONGOING else now_ms,
             last_update_ms=now_ms,
@@ -418,8 +425,7 @@ class TransactionRules:
 
         Fails with UNKNOWN_SERVER_ERROR if there is no epoch left to fence it with.
 
-        With transaction.version 2 that is the bump of every EndTxn (KAFKA-19367), and a new
-        producer id after the last epoch (KAFKA-20090).
+        With transaction.version 2 that is the bump of every EndTxn (KAFKA-19367).
         """
         facts = entry.facts
         assert facts.state is ONGOING and entry.pending is None, (
@@ -432,7 +438,7 @@ class TransactionRules:
                 is_commit=False,
                 transaction_version=transaction_version,
             )
-            return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
+            return self._forced_with_bump(facts, asked, now_ms, fresh_producer_id)
         if facts.producer_epoch >= FENCING_EPOCH and not self.aborts_at_reserved_epoch:
             return NO_EPOCH_LEFT
         entry.take(
@@ -443,6 +449,16 @@ class TransactionRules:
             )
         )
         return self._decided(entry.facts, is_commit=False, now_ms=now_ms)
+
+    def _forced_with_bump(
+        self,
+        facts: TransactionFacts,
+        asked: EndTxnInput,
+        now_ms: int,
+        fresh_producer_id: int | None,
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
+        """Abort as the producer itself would: after the last epoch it gets a new producer id."""
+        return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
 
     def on_forced_abort_failed(self, entry: TransactionEntry) -> None:
         """The record of a forced abort could not be written: the bumped epoch is used by the next
@@ -533,9 +549,41 @@ class TransactionRulesSince40(TransactionRules):
         return facts
 
 
+    def _forced_with_bump(
+        self,
+        facts: TransactionFacts,
+        asked: EndTxnInput,
+        now_ms: int,
+        fresh_producer_id: int | None,
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
+        """Abort with the reserved epoch after the last one (KAFKA-20090).
+
+        If the producer aborts, too, it gets that epoch, and its next transaction never ends.
+        """
+        if facts.producer_epoch >= FENCING_EPOCH:
+            return NO_EPOCH_LEFT
+        return self._prepared_with_bump(facts, asked, now_ms, NO_PRODUCER_ID)
+
+
 class TransactionRulesSince41(TransactionRulesSince40):
     """The rules of 4.1 and later."""
 
     def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
         """Return the state after a record is committed: that of the record."""
         return written
+
+
+class TransactionRulesSince43(TransactionRulesSince41):
+    """The rules of 4.3 and later."""
+
+    def _forced_with_bump(
+        self,
+        facts: TransactionFacts,
+        asked: EndTxnInput,
+        now_ms: int,
+        fresh_producer_id: int | None,
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
+        """Abort as the producer itself would: after the last epoch it gets a new producer id
+        (KAFKA-20090).
+        """
+        return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)

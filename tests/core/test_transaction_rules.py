@@ -21,6 +21,7 @@ from kraftsim.transactions.rules_coordinator import (
     TransactionRules,
     TransactionRulesSince40,
     TransactionRulesSince41,
+    TransactionRulesSince43,
 )
 from kraftsim.transactions.rules_state import (
     AT_REST,
@@ -44,7 +45,7 @@ from kraftsim.transactions.rules_state import (
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.transactions import TransactionLogValue
 from protocol.errors import ErrorCode
-from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.batches import NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.records.record import Record
 
 NOW = 1_700_000_000_000
@@ -382,13 +383,25 @@ def test_exhausted_epoch_can_still_be_fenced() -> None:
     assert isinstance(facts, TransactionFacts) and facts.next_producer_id == FRESH
 
 
+def test_timeout_in_the_last_epoch_leaves_the_reserved_one_before_4_3() -> None:
+    """KAFKA-20090: the producer's own abort is a retry then, and returns an epoch whose transactions
+    cannot end. Verified with 4.1.2, 4.2.2 and 4.3.1.
+    """
+    known = entry(ONGOING, epoch=LAST)
+    facts = TransactionRulesSince41().decide_forced_abort(known, 2, NOW)
+    assert spelt(facts) == (PREPARE_ABORT, PID, FENCING_EPOCH)
+    assert isinstance(facts, TransactionFacts) and facts.next_producer_id == NO_PRODUCER_ID
+    assert TransactionRulesSince43().decide_forced_abort(known, 2, NOW) is NEEDS_PRODUCER_ID
+
+
 @pytest.mark.parametrize(
     ("rules", "version", "fresh", "outcome"),
     [
         (RULES, 0, None, ErrorCode.UNKNOWN_SERVER_ERROR),
         (TransactionRulesSince40(), 0, None, (PREPARE_ABORT, PID, FENCING_EPOCH)),
-        (TransactionRulesSince40(), 2, None, NEEDS_PRODUCER_ID),
-        (TransactionRulesSince40(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
+        (TransactionRulesSince41(), 2, None, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (TransactionRulesSince43(), 2, None, NEEDS_PRODUCER_ID),
+        (TransactionRulesSince43(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
     ],
 )
 def test_fencing_epoch_cannot_be_bumped_again(
@@ -398,7 +411,8 @@ def test_fencing_epoch_cannot_be_bumped_again(
     outcome: ErrorCode | tuple[TransactionState, int, int] | NeedsProducerId,
 ) -> None:
     """Only a record written by another implementation has it: 3.9.1 rejects, 4.4.0 aborts in the
-    same epoch (both verified).
+    same epoch (both verified). From 4.0 to 4.2 a timeout produces it, too (KAFKA-20090; verified
+    with 4.1.2 and 4.2.2).
     """
     known = entry(ONGOING, epoch=FENCING_EPOCH)
     assert spelt(rules.decide_forced_abort(known, version, NOW, fresh)) == outcome

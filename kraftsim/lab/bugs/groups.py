@@ -143,8 +143,43 @@ class GroupsWithEarlyValidation(GroupShard):
     transactional_committing_class = AppendsWithoutValidation
 
 
+KAFKA_19163 = Bug(
+    name="KAFKA-19163",
+    title="a group with nothing but pending transactional offsets is deleted",
+    about="""The check for expired offsets deletes a group that has neither members nor committed
+        offsets, although offsets of an open transaction are pending.
+
+        The transaction commits successfully, and its offsets are nowhere: the application processes
+        the same records again.
+
+        Source: KAFKA-19163, KAFKA-19164; affects Apache Kafka 4.0.0, fixed by looking at pending
+        offsets, too (OffsetMetadataManager.cleanupExpiredOffsets).
+        """,
+    fixed_in=("4.0.1", "4.1.0"),
+    swap=lambda parts: parts.replacing(group_shard=GroupsWithoutPendingOffsets),
+    scenario="transaction_of_group_without_members",
+    caught_by=("committed-offsets-returned",),
+)
+
+
+class IgnoresPendingOffsets(GroupOffsets):
+    """Counts committed offsets only."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no offset is committed."""
+        return not self.committed  # right: nor in flight, nor pending in a transaction
+
+
+class GroupsWithoutPendingOffsets(GroupShard):
+    """Stores offsets this way."""
+
+    offsets_class = IgnoresPendingOffsets
+
+
 BUGS = (
     KAFKA_5247,
     KAFKA_9346,
     KAFKA_15784,
+    KAFKA_19163,
 )

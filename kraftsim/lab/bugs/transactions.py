@@ -17,8 +17,11 @@ from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.transactions.marker_sender import MarkerSender
 from kraftsim.transactions.rules_coordinator import (
     EPOCH_BUMPING_VERSION,
+    FENCING_EPOCH,
+    NO_EPOCH_LEFT,
     NeedsProducerId,
     TransactionRules,
+    TransactionRulesSince40,
 )
 from kraftsim.transactions.rules_markers import (
     Complete,
@@ -335,6 +338,72 @@ class EndsWithoutEpoch(TransactionalProducer):
         )  # right: with version 2 each transaction has an epoch of its own
 
 
+KAFKA_19367 = Bug(
+    name="KAFKA-19367",
+    title="an abort for another producer, or on timeout, costs two epochs",
+    about="""With transaction.version 2 a forced abort bumps the epoch to fence the producer, and
+        once more as every end of a transaction does.
+
+        In the last epoch of a producer id the second bump fails, and so does every later attempt:
+        the transaction stays open, InitProducerId returns UNKNOWN_SERVER_ERROR, and read_committed
+        consumers wait for ever.
+
+        Source: KAFKA-19367; affects Apache Kafka 4.0.0, fixed by one bump
+        (TransactionCoordinator.endTransaction).
+        """,
+    fixed_in=("4.0.1", "4.1.0"),
+    swap=lambda parts: parts.replacing(transaction_rules=BumpsTwice),
+    scenario="exhausted_producer_epochs",
+    caught_by=("recovers-after-heal", "no-hanging-transactions"),
+)
+
+
+class BumpsTwice(TransactionRulesSince40):
+    """Bumps the epoch before the abort bumps it."""
+
+    def decide_forced_abort(
+        self,
+        entry: TransactionEntry,
+        transaction_version: int,
+        now_ms: int,
+        fresh_producer_id: int | None = None,
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
+        """Abort a transaction, and fence its producer before."""
+        if transaction_version >= EPOCH_BUMPING_VERSION:
+            if entry.facts.producer_epoch >= FENCING_EPOCH:
+                return NO_EPOCH_LEFT
+            entry.take(replace(entry.facts, producer_epoch=self.fence(entry)))  # right: not twice
+        return super().decide_forced_abort(entry, transaction_version, now_ms, fresh_producer_id)
+
+
+KAFKA_19690 = Bug(
+    name="KAFKA-19690",
+    title="a producer whose transaction timed out gets INVALID_TXN_STATE",
+    about="""A partition checks whether the verification of a batch is current before it checks the
+        epoch.
+
+        A transaction times out while its first batch waits for the verification. The producer gets
+        INVALID_TXN_STATE, as if the application had made a mistake: Kafka Streams stops. With
+        INVALID_PRODUCER_EPOCH it aborts and continues.
+
+        Source: KAFKA-19690; affects Apache Kafka up to 3.9, 4.0.0 and 4.1.0, fixed by checking the
+        epoch first (UnifiedLog.analyzeAndValidateProducerState).
+        """,
+    fixed_in=("4.0.1 or 4.0.2", "4.1.1"),
+    swap=lambda parts: parts.replacing(producer_state_manager=ChecksVerificationFirst),
+    scenario="transaction_timeout_during_verification",
+    caught_by=("timed-out-producers-fenced-by-epoch",),
+)
+
+
+class ChecksVerificationFirst(ProducerStateManager):
+    """Reports an outdated verification whatever the epoch is."""
+
+    def _refuse_timed_out(self, batch: RecordBatch) -> Refusal | None:
+        """Report nothing; right: a past epoch."""
+        return None
+
+
 BUGS = (
     KAFKA_6119,
     KAFKA_9666,
@@ -343,4 +412,6 @@ BUGS = (
     KAFKA_14402,
     KAFKA_14884,
     KAFKA_17754,
+    KAFKA_19367,
+    KAFKA_19690,
 )

@@ -77,17 +77,22 @@ async def replicas_settle(stage: ScenarioEnvironment, topic: str, partitions: in
     )
 
 
-async def transactions_settle(stage: ScenarioEnvironment, topics: Sequence[str]) -> None:
+async def transactions_settle(
+    stage: ScenarioEnvironment,
+    topics: Sequence[str],
+    *,
+    limit_seconds: float = TRANSACTIONS_SECONDS,
+) -> None:
     """Return when no transaction is open in any partition of the topics, after `under_faults`.
 
-    Raises LivenessLost if that takes too long.
+    Raises LivenessLost if that takes longer than the limit.
     """
     questions = stage.questions("settling")
     await _settle(
         stage,
         "transactions",
         questions.until_decided(topics),
-        TRANSACTIONS_SECONDS,
+        limit_seconds,
         stage.now_seconds(),
     )
     questions.close()
