@@ -51,7 +51,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         await client.close()
 
     await under_faults(
-        stage, app.client_host.run(work()), seconds=stage.workload("work_ms") / 1000
+        stage, app.client_host.run(work()), seconds=WORK_SECONDS
     )
     await orders.audit(stage)
 
@@ -81,7 +81,7 @@ SCENARIO = Scenario(
     combined=1,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
     limit_seconds=600.0,
-    workload={"transactions": 5, "records": 1, "work_ms": int(WORK_SECONDS * 1000)},
+    workload={"transactions": 5, "records": 1},
     fewest_controllers=1,
     fewest_brokers=1,
     since="4.0",

@@ -48,7 +48,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         app.client_host.run((_abort if name == ABORTING else _restart)(stage, orders, app))
         for name, app in apps.items()
     ]
-    await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
+    await under_faults(stage, *work, seconds=WORK_SECONDS)
     await transactions_settle(stage, (TOPIC,), limit_seconds=DECIDED_SECONDS)
     reader = stage.reader("auditor", read_committed=True)
     await reader.read_all(TOPIC, range(orders.partitions))
@@ -142,7 +142,7 @@ SCENARIO = Scenario(
     combined=1,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
     limit_seconds=600.0,
-    workload={ABORTING: 1, RESTARTING: 1, "records": 1, "work_ms": int(WORK_SECONDS * 1000)},
+    workload={ABORTING: 1, RESTARTING: 1, "records": 1},
     fewest_controllers=1,
     fewest_brokers=1,
     since="4.0",

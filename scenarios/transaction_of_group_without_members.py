@@ -53,7 +53,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         await client.close()
 
     await under_faults(
-        stage, app.client_host.run(work()), seconds=stage.workload("work_ms") / 1000
+        stage, app.client_host.run(work()), seconds=WORK_SECONDS
     )
     await transactions_settle(stage, (OFFSETS_TOPIC,))
     for group_id in groups:
@@ -117,7 +117,7 @@ SCENARIO = Scenario(
         "offsets.retention.check.interval.ms": str(CHECK_MS),
     },
     limit_seconds=600.0,
-    workload={"groups": 3, "work_ms": int(WORK_SECONDS * 1000)},
+    workload={"groups": 3},
     fewest_controllers=1,
     fewest_brokers=1,
     since="3.6",

@@ -123,7 +123,8 @@ def replay(
 Examples:
   kraftsim shrink runs/sweep/seed-18
   kraftsim shrink runs/sweep/seed-18/replay.json --out runs/small --jobs 2 --budget 60
-  kraftsim shrink --scenario quorum_under_faults --seed 18 --bug KAFKA-10527"""
+  kraftsim shrink --scenario quorum_under_faults --seed 18 --bug KAFKA-10527
+  kraftsim shrink runs/sweep/seed-18 --keep-parameters    # to replay it --on apache:4.1.2"""
 )
 @click.argument(
     "run", type=click.Path(exists=True, path_type=Path), metavar="[FILE|RUN]", required=False
@@ -154,6 +155,11 @@ Examples:
     help="CPU seconds after which the smallest run so far is the result.",
 )
 @click.option(
+    "--keep-parameters",
+    is_flag=True,
+    help="Change no parameter of a fault, nor the fault phase: a real cluster is slower.",
+)
+@click.option(
     "--out",
     type=DIRECTORY,
     default=None,
@@ -173,6 +179,7 @@ def shrink(
     invariant: str | None,
     jobs: int,
     budget: float,
+    keep_parameters: bool,
     out: Path | None,
     release: str,
     controllers: int | None,
@@ -215,6 +222,7 @@ def shrink(
                 invariant=invariant,
                 jobs=jobs,
                 budget_seconds=budget,
+                keeps_parameters=keep_parameters,
                 on_progress=on_progress,
             )
         text = keep(shrunken, request, place)

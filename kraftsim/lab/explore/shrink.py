@@ -11,7 +11,7 @@ purpose. A fault that never fired is therefore removed without another run. Sour
 Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -122,6 +122,11 @@ def _simpler_triggers(trigger: Trigger) -> Iterator[Trigger]:
             )
 
 
+def _parameters(fault: Fault) -> tuple[int, Mapping[str, Value]]:
+    """Return the time at which a fault begins, 0 for another trigger, and its parameters."""
+    return fault.trigger.at_ms if isinstance(fault.trigger, AtTime) else 0, fault.params
+
+
 def _fewer_times(nth: int) -> Iterator[int]:
     tried = {nth}  # for membership only, never iterated
     for candidate in (1, nth // 2, rounded(nth)):
@@ -175,9 +180,13 @@ def shrink(
     invariant: str | None = None,
     jobs: int = 1,
     budget_seconds: float = BUDGET_SECONDS,
+    keeps_parameters: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Shrunken:
     """Return the smallest run found that fails as the request's does.
+
+    With `keeps_parameters` faults are removed, but those that are left keep their parameters, and
+    the fault phase its duration: a real cluster is slower than a simulated one.
 
     Raises NotFailing if that run does not fail, or not by that invariant.
 
@@ -195,6 +204,7 @@ def shrink(
     )
     with processes(jobs) as pool:
         step = _Steps(start, wanted, request, on_progress, budget_seconds)
+        step.keeps_parameters = keeps_parameters
         step.trials = Trials(
             request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell
         )
@@ -247,6 +257,7 @@ class _Steps:
     """The best candidate so far, and the steps that make it smaller."""
 
     trials: Trials
+    keeps_parameters = False
 
     def __init__(
         self,
@@ -332,6 +343,8 @@ class _Steps:
         )
         self._take([msgspec.structs.replace(self.best, brokers=brokers)])
         for parameter, value in best.workload.items():
+            if parameter == LENGTH and self.keeps_parameters:
+                continue
             smaller = value // 2 if parameter == LENGTH else 0
             self._take(
                 [
@@ -360,7 +373,9 @@ class _Steps:
         place = 0
         while place < len(self.best.faults):
             if not self._take(
-                self._with(place, simpler) for simpler in simpler_faults(self.best.faults[place])
+                self._with(place, simpler)
+                for simpler in simpler_faults(self.best.faults[place])
+                if not self.keeps_parameters or _parameters(simpler) == _parameters(self.best.faults[place])
             ):
                 place += 1
 
@@ -376,7 +391,7 @@ class _Steps:
                 self._turn_down(parameter)
 
     def _shorter(self) -> None:
-        if LENGTH in self.best.workload:
+        if LENGTH in self.best.workload and not self.keeps_parameters:
             self._turn_down(LENGTH)
 
     def _turn_down(self, parameter: str) -> None:
