@@ -127,7 +127,9 @@ def copied_facts(run: Path, target: Path) -> Path:
 # The same verdicts
 
 
-@pytest.mark.parametrize("written", [pieces, pieces_in_time])
+@pytest.mark.parametrize(
+    "written", [pieces, pytest.param(pieces_in_time, marks=pytest.mark.interop)]
+)
 @pytest.mark.parametrize("name", [name for name, _, _ in RUNS])
 def test_a_watched_simulation_has_the_verdicts_of_its_analysis(
     name: str,

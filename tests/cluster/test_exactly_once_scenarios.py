@@ -52,6 +52,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         yield {name: pool.submit(run_one, name, directory) for name in SCENARIOS}
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_exactly_once_scenario_passes_over_sockets(
     name: str, results: dict[str, Future[RunResult]]

@@ -191,6 +191,7 @@ def test_a_fault_kind_is_effective_over_sockets(running: Running, name: str) -> 
     assert_effective(running, name, *CASES[name])
 
 
+@pytest.mark.interop
 def test_a_fault_kind_is_effective_over_sockets_in_zookeeper_mode(tmp_path: Path) -> None:
     """The proxy is in front of ZooKeeper too, without parsing its protocol."""
     with started(tmp_path, zookeeper=True) as running:

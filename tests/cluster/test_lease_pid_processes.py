@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from kraftsim.cluster.ports import free_port_range
 
 
@@ -54,6 +56,7 @@ def write(data: Path, bootstrap: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.interop
 def test_a_killed_lease_server_loses_nothing_and_a_successor_reuses_its_id(tmp_path: Path) -> None:
     first = free_port_range(4)
     zookeeper, *ports = range(first, first + 4)

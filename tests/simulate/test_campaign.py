@@ -155,6 +155,7 @@ def test_same_seed_gives_the_same_bytes_in_four_processes(compared: IdentityResu
     assert (compared.seeds, compared.runs, compared.differing) == (2, 8, ())
 
 
+@pytest.mark.interop
 def test_compared_runs_may_have_a_smaller_workload(compared: IdentityResult) -> None:
     """A workload parameter is set in all processes alike; an unknown one is reported."""
     less = check_identity((CHEAP,), seeds=range(1, 3), terms=Terms(workload={"lines": 20}))
@@ -189,6 +190,7 @@ def test_campaign_with_another_workload_is_replayed_with_it(tmp_path: Path) -> N
     assert "other work" in CliRunner().invoke(kraftsim, [*words, "--resume", str(journal)]).output
 
 
+@pytest.mark.interop
 def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path: Path) -> None:
     """Otherwise the test above could not fail."""
     done = kraftsim_with(

@@ -212,6 +212,7 @@ def test_all_scenarios_of_a_sweep_include_those_of_extensions() -> None:
     assert SCENARIOS.all()[-1].name == "own_ids"
 
 
+@pytest.mark.interop
 def test_a_bug_and_a_release_are_handed_on_to_nodes_and_a_scenario_is_not() -> None:
     """A node imports no more than it needs."""
     write(own_a=SCENARIO, own_b=BUG, own_c=RELEASE)

@@ -69,6 +69,7 @@ def alone(failing: tuple[RunRequest, RunResult]) -> Shrunken:
     return shrink(request)
 
 
+@pytest.mark.interop
 def test_shrunk_run_has_only_what_the_failure_needs(
     failing: tuple[RunRequest, RunResult], alone: Shrunken, tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ def test_run_that_does_not_fail_cannot_be_shrunk(failing: tuple[RunRequest, RunR
         )
 
 
+@pytest.mark.interop
 def test_verb_writes_a_smaller_run_and_its_explanation(
     failing: tuple[RunRequest, RunResult], alone: Shrunken, tmp_path: Path
 ) -> None:
