@@ -3,7 +3,9 @@ form; and what the proxy's gate makes of a connection's bytes for the actions be
 and delays.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -611,3 +613,15 @@ def test_raw_tokens_pass_in_a_black_hole_of_others() -> None:
     token = (12).to_bytes(4) + b"\xff" * 12
     link.gate.feed_request(token)
     assert link.at_node == token
+
+
+# The page
+# --------------------------------------------------------------------------------------------------
+
+
+def test_page_has_every_action_and_every_option() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "request-faults.md").read_text()
+    actions = re.findall(r"^\| `(\w+)", page.partition("## Actions")[2], re.MULTILINE)
+    assert {action.value for action in RequestAction} <= set(actions)
+    options = page.partition("## Options")[2].partition("## JSON")[0]
+    assert [name for name in (*FIELDS, "version", "once") if f"`{name}" not in options] == []

@@ -1,4 +1,4 @@
-"""The examples of docs/in-your-tests.md and docs/python-api.md run as they are shown, and have
+"""The examples of docs/in-your-tests.md and two other pages run as they are shown, and have
 types for a project that checks strictly.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("in-your-tests", "python-api")
+PAGES = ("in-your-tests", "python-api", "request-faults")
 EXAMPLES = [
     pytest.param(example, id=f"{page}-{number}")
     for page in PAGES
@@ -22,7 +22,7 @@ EXAMPLES = [
 
 def test_the_pages_have_tests_and_scripts() -> None:
     kinds = ["def test_" in str(example.values[0]) for example in EXAMPLES]
-    assert kinds == [True, False, True, True, False, False, False]
+    assert kinds == [True, False, True, True, False, False, False, False, False]
 
 
 @pytest.mark.interop
