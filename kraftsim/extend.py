@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kraftsim.lab.faults.fault_space import FaultSpace, cluster_fault_space
     from kraftsim.lab.faults.field import Condition, SocketInjection
     from kraftsim.lab.faults.injection import Injection
+    from kraftsim.lab.faults.kinds.request_faults import of_requests
     from kraftsim.lab.workloads.phases import replicas_settle, transactions_settle, under_faults
     from kraftsim.lab.workloads.replication_workload import ReplicationWorkload
     from kraftsim.releases.release import Release, release
@@ -75,6 +76,7 @@ _MODULES: Final = {
     "kraftsim.lab.faults.fault_space": ("FaultSpace", "cluster_fault_space"),
     "kraftsim.lab.faults.field": ("Condition", "SocketInjection"),
     "kraftsim.lab.faults.injection": ("Injection",),
+    "kraftsim.lab.faults.kinds.request_faults": ("of_requests",),
     "kraftsim.lab.workloads.phases": ("replicas_settle", "transactions_settle", "under_faults"),
     "kraftsim.lab.workloads.replication_workload": ("ReplicationWorkload",),
     "kraftsim.releases.release": ("Release", "release"),
@@ -114,6 +116,7 @@ __all__ = (  # noqa: RUF022  (by subject)
     "OnFrame",
     "OnEvent",
     "OnState",
+    "of_requests",
     "Injection",
     "SocketInjection",
     "Condition",

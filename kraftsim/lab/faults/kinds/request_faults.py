@@ -1,11 +1,11 @@
-"""Faults of requests of clients, of the whole vocabulary and by what a request is about: the nodes
-carry them out.
+"""Single requests get an error, are lost, late, repeated, reordered, cut or throttled, or a client
+is in a black hole: as a text says, such as `EndTxn error=CONCURRENT_TRANSACTIONS times=3`.
 
-The kinds of `kraftsim.lab.faults.kinds.requests` act on frames in the network, between any two
-hosts; this one acts on requests as a server sees them, chosen by API, topic, transactional id,
-client and so on, and can answer with any error. It is not among random faults, which know nothing
-about a scenario's topics and clients: a scenario names it in its own schedule, or a user with
-`--inject`.
+The nodes carry it out. The kinds of `kraftsim.lab.faults.kinds.requests` act on frames in the
+network, between any two hosts; this one acts on requests as a server sees them, chosen by API,
+topic, transactional id, client and so on, and can answer with any error. It is not among random
+faults, which know nothing about a scenario's topics and clients: a scenario names it in its own
+schedule, or a user with `--inject`.
 """
 
 import asyncio
@@ -70,13 +70,12 @@ def read_text(injection: Injection) -> None:
 
 
 def request_fault(injection: Injection) -> None:
-    """Requests get errors, are lost, late, repeated, reordered, cut or throttled, or a client is in
-    a black hole: as `fault` says, such as `EndTxn error=CONCURRENT_TRANSACTIONS times=3`.
+    """Let the nodes do with requests what the parameter `fault` says.
 
     A target limits it to a node, unless the text names one. Without `duration_ms` in the text it
     lasts until it is used up or all faults are healed.
 
-    Let the nodes carry it out; it is effective with the first request that it takes effect on.
+    It is effective with the first request that it takes effect on.
     """
     carrier = injection.simulation.attachments.get(ATTACHMENT)
     if carrier is None:
