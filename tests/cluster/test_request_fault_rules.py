@@ -34,6 +34,7 @@ from kraftsim.lab.faults.rules_request_faults import (
     SeenRequest,
 )
 from protocol.api_keys import ApiKey
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from protocol.requests import decode_response, request_chunks, response_chunks
 
@@ -111,6 +112,31 @@ def test_versions_are_a_range() -> None:
             if rules.decide(seen(api_version=version), 0) is not None:
                 found.append(version)
         assert found == fitting, text
+
+
+def test_topic_that_is_named_by_its_id_is_found_where_names_are_known() -> None:
+    """Produce names topics by id alone from version 13 on."""
+    rows = [PartitionProduceData(index=0, records=None)]
+    body = ProduceRequest(
+        acks=1, timeout_ms=1, topic_data=[TopicProduceData(topic_id=b"7" * 16, partition_data=rows)]
+    )
+
+    def produce(name: str | None) -> SeenRequest:
+        return SeenRequest(
+            node="broker-1",
+            sender=CLIENTS,
+            api_key=PRODUCE,
+            api_version=13,
+            client_id=None,
+            body=lambda: body,
+            topic_name=lambda topic_id: name if topic_id == b"7" * 16 else None,
+        )
+
+    rules = RequestRules()
+    rules.add(of("Produce drop topic=orders"), 0)
+    assert rules.decide(produce(None), 0) is None
+    assert rules.decide(produce("other"), 0) is None
+    assert rules.decide(produce("orders"), 0) is not None
 
 
 def test_status_counts_matches_and_effects_apart() -> None:

@@ -14,8 +14,14 @@ import pytest
 import kraftsim
 from kraftsim.conformance.peer import Peer, request_bytes
 from kraftsim.partitions.events import BatchAppended
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.cluster.broker_client import batch_of, broker_client
 
@@ -363,6 +369,22 @@ def test_versions_of_requests_are_a_match(cluster: kraftsim.Cluster) -> None:
         codes = [peer.ask(asked, version, ApiVersionsResponse).error_code for version in range(4)]
         assert codes == [0, -1, -1, 0]
         assert fault.matched == 2
+
+
+def test_topic_that_is_created_later_is_found_by_its_id_inside_a_node() -> None:
+    """The broker knows the names of ids; behind a proxy the topic must exist."""
+    with kraftsim.Cluster() as cluster:
+        fault = cluster.inject("Produce error=56 topic=later")
+        cluster.create_topic("later")
+        with Peer.at(cluster.bootstrap) as peer:
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="later")])
+            topic_id = peer.ask(asked, 12, MetadataResponse).topics[0].topic_id
+            rows = [PartitionProduceData(index=0, records=ONE_RECORD)]
+            data = TopicProduceData(topic_id=topic_id, partition_data=rows)
+            body = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
+            answer = peer.ask(body, 13, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == 56
+        assert fault.effects == 1
 
 
 def test_text_that_says_no_fault_is_refused(cluster: kraftsim.Cluster) -> None:

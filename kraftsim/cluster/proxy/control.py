@@ -246,6 +246,8 @@ class ProxyClient:
     async def end_fault(self, number: int) -> None:
         """End a fault of requests."""
         await self.order(EndRequestFault(number=number))
+        self._on_hits.pop(number, None)
+        self._early_hits.pop(number, None)
 
     async def request_faults(self) -> tuple[RequestFaultStatus, ...]:
         """Return all faults of requests and what became of them."""

@@ -360,7 +360,8 @@ class Proxy:
                     raise NotDone("this proxy carries out no faults of requests")
                 return Answer(id=number, number=self.inject(fault, notify))
             case EndRequestFault(number=fault_number):
-                self.rules.remove(fault_number)
+                self._rules.remove(fault_number)
+                self._hits.pop(fault_number, None)
                 return Answer(id=number)
             case ListRequestFaults():
                 return Answer(id=number, faults=self.rules.status(self._now_ms()))

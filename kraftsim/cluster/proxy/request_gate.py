@@ -136,8 +136,9 @@ class RequestGate:
         self._kept_for_node = self._kept_for_client = b""
         """What would have passed since then."""
         self._kept_ends: list[Callable[[], None]] = []
-        self._forget: Callable[[], None] = _nothing
-        """Takes back what the rules would call."""
+        self._forget_wait: Callable[[], None] = _nothing
+        self._forget_black_hole: Callable[[], None] = _nothing
+        """These take back what the rules would call."""
 
     def feed_request(self, data: bytes) -> None:
         """Take bytes of the client."""
@@ -173,7 +174,8 @@ class RequestGate:
     def close(self) -> None:
         """The connection is gone."""
         self._is_silent = True
-        self._forget()
+        self._forget_wait()
+        self._forget_black_hole()
 
     # Requests
     # ----------------------------------------------------------------------------------------------
@@ -481,11 +483,11 @@ class RequestGate:
             nonlocal is_due
             if not is_due:
                 is_due = True
-                self._forget()
-                self._forget = _nothing
+                self._forget_wait()
+                self._forget_wait = _nothing
                 go_on(take_effect if is_overtaken else _nothing)
 
-        self._forget = self._rules.wait_for_others(decided.number, request, self, due)
+        self._forget_wait = self._rules.wait_for_others(decided.number, request, self, due)
         if decided.fault.wait_ms:
             self._actions.later(decided.fault.wait_ms, lambda: due(False))
 
@@ -516,16 +518,11 @@ class RequestGate:
     def _enter_black_hole(self, number: int, request: SeenRequest) -> None:
         self._black_hole = number
         self._take_effect(number, request)
-        forget, before = self._rules.when_over(number, self._leave_black_hole), self._forget
-
-        def forget_both() -> None:
-            forget()
-            before()
-
-        self._forget = forget_both
+        self._forget_black_hole = self._rules.when_over(number, self._leave_black_hole)
 
     def _leave_black_hole(self) -> None:
         self._black_hole = None
+        self._forget_black_hole = _nothing
         for_client, self._kept_for_client = self._kept_for_client, b""
         for_node, self._kept_for_node = self._kept_for_node, b""
         if self._is_silent:
