@@ -28,6 +28,8 @@ from tests.cluster.broker_client import batch_of, broker_client
 SHORT_SECONDS = 0.4
 ONE_RECORD = batch_of([b"one"])
 ALL_OF_IT = 1_000_000
+EARLY = 0.01
+"""Timers of an event loop may be a millisecond early, because it reads the clock once a turn."""
 
 
 @pytest.fixture(
@@ -216,7 +218,7 @@ def test_request_that_is_not_overtaken_in_time_passes_without_effect(
     ):
         began = time.monotonic()
         assert client.produce(topic, ONE_RECORD).error_code == 0
-        assert time.monotonic() - began >= 0.1
+        assert time.monotonic() - began >= 0.1 - EARLY
         assert (fault.matched, fault.effects) == (1, 0)
 
 
@@ -245,7 +247,7 @@ def test_throttled_client_is_answered_at_once_and_then_not_read(
         assert answer.throttle_time_ms == 400
         assert time.monotonic() - began < 0.4
         assert peer.ask(ApiVersionsRequest(), 3, ApiVersionsResponse).throttle_time_ms == 0
-        assert time.monotonic() - began >= 0.4
+        assert time.monotonic() - began >= 0.4 - EARLY
         assert fault.effects == 1
 
 
@@ -270,7 +272,7 @@ def test_bytes_take_as_long_as_at_a_rate(
         began = time.monotonic()
         opened.sendall(produce_bytes(topic, 7))
         read_frame(opened)
-        assert 0.2 <= time.monotonic() - began < 5
+        assert 0.2 - EARLY <= time.monotonic() - began < 5
         assert fault.effects == 1
 
 
@@ -348,7 +350,7 @@ def test_fault_ends_by_itself(cluster: kraftsim.Cluster, topic: str) -> None:
         cluster.inject_error("Produce", 56, topic=topic, times=None, duration_ms=300)
         while client.produce(topic, ONE_RECORD).error_code == 56:
             assert time.monotonic() - began < 5
-        assert time.monotonic() - began >= 0.3
+        assert time.monotonic() - began >= 0.3 - EARLY
 
 
 def test_black_hole_ends_by_itself(cluster: kraftsim.Cluster, topic: str) -> None:
@@ -357,7 +359,7 @@ def test_black_hole_ends_by_itself(cluster: kraftsim.Cluster, topic: str) -> Non
         cluster.blackhole(client_id="for-a-while", duration_ms=300)
         opened.sendall(produce_bytes(topic, 1, "for-a-while"))
         read_frame(opened)
-        assert time.monotonic() - began >= 0.3
+        assert time.monotonic() - began >= 0.3 - EARLY
 
 
 def test_versions_of_requests_are_a_match(cluster: kraftsim.Cluster) -> None:
