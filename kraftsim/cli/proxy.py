@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kraftsim.control.service import HttpPlan
     from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
 
+ALL_ADDRESSES = ("0.0.0.0", "::")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -119,6 +120,8 @@ def proxy(
     try:
         if read_back and data is None:
             raise ValueError("--read-back needs --data")
+        if host in ALL_ADDRESSES and advertised_host is None:
+            raise ValueError(f"--host {host} needs --advertised-host: clients cannot connect to it")
         injected = [parse_request_fault(text) for text in faults]
         plan = UpstreamPlan(
             upstream=addresses_of(upstream),

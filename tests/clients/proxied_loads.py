@@ -150,8 +150,8 @@ class AiokafkaLoad(_ThreadLoad):
 class LibrdkafkaLoad(_ThreadLoad):
     """librdkafka, idempotent."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__("librdkafka-load")
+    def __init__(self, bootstrap: str, topic: str, client_id: str = "librdkafka-load") -> None:
+        super().__init__(client_id)
         self._topic = topic
         self._producer = confluent_kafka.Producer(
             {

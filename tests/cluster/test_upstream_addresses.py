@@ -114,7 +114,7 @@ def test_versions_with_addresses_are_those_of_kafka() -> None:
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_only_addresses_change(api_key: int, version: int) -> None:
-    """In every version, with random contents and tags that nobody knows."""
+    """In every version, with random contents and unknown tags."""
     rng = random.Random(f"{api_key} {version}")
     replaced_count = 0
     for _ in range(40):
@@ -179,7 +179,7 @@ def test_unreadable_response_passes(cut: int) -> None:
     assert rewrite(METADATA, 12, frame, at_the_proxy).frame is frame
 
 
-def test_version_that_nobody_knows_is_not_offered() -> None:
+def test_unknown_version_is_not_offered() -> None:
     """An address in it would lead clients past the proxy; other APIs stay as they are."""
     last = LAST_VERSIONS[METADATA]
     body = ApiVersionsResponse(

@@ -455,11 +455,13 @@ async def test_end_of_the_proxy_ends_connections_with_tls(
 ) -> None:
     tls = client_context(certificates / "both.pem", None)
     trusting = node_context(True, certificates / "certificate.pem", None, None)
-    async with in_front_of(cluster.bootstrap, tls=(tls, None)) as proxy:
-        async with connected(proxy.bootstrap, security=LinkSecurity(trusting)) as connection:
-            await metadata(connection)
-            await proxy.close()
-            await until(lambda: not connection.is_open)
+    async with (
+        in_front_of(cluster.bootstrap, tls=(tls, None)) as proxy,
+        connected(proxy.bootstrap, security=LinkSecurity(trusting)) as connection,
+    ):
+        await metadata(connection)
+        await proxy.close()
+        await until(lambda: not connection.is_open)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -476,7 +478,7 @@ async def refused(port: int, node_tls: ssl.SSLContext | None = None) -> str:
 async def test_upstream_that_cannot_be_used(
     certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody listens; it is silent; it speaks HTTP; it speaks TLS, or does not."""
+    """Nothing listens; it is silent; it speaks HTTP; it speaks TLS, or does not."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
         monkeypatch.setattr("kraftsim.cluster.proxy.upstream.upstream_proxy.PROBE_SECONDS", 0.2)
@@ -512,6 +514,7 @@ async def test_upstream_that_cannot_be_used(
         (["--upstream", "kafka"], "write --upstream HOST:PORT"),
         (["--upstream", "kafka:99999"], "write --upstream HOST:PORT"),
         (["--upstream", "h:1", "--inject", "EndTxn eror=X"], "eror"),
+        (["--upstream", "h:1", "--host", "0.0.0.0"], "needs --advertised-host"),
         (["--upstream", "h:1", "--read-back"], "--read-back needs --data"),
         (["--upstream", "h:1", "--upstream-ca", __file__], "need --upstream-tls"),
         (["--upstream", "h:1", "--tls-key", __file__], "--tls-key needs --tls-cert"),

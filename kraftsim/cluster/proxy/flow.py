@@ -186,7 +186,7 @@ class Flow:
         self._mind_fullness()
 
     def hold_back(self, is_held_back: bool) -> None:
-        """Read no more from the source until somebody else has caught up."""
+        """Read no more from the source until a recorder has caught up."""
         self._is_held_back = is_held_back
         self._mind_fullness()
 

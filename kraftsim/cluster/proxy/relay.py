@@ -46,7 +46,7 @@ class Relay:
         self.responses: Flow | None = None
         self.gate: RequestGate | None = None
         self.frames: RelayFrames | None = None
-        """Reads the frames of all requests and responses first, if somebody wants to."""
+        """Gets all bytes first, if frames are read for more than faults."""
         self.when_over: Callable[[], object] | None = None
         self.is_unanswered = False
         """Whether the last bytes were those of a request: it awaits its answer."""

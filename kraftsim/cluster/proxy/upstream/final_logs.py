@@ -1,5 +1,5 @@
 """Reads the logs of a cluster at the end, so that the event log says what became of the records
-that clients were told are in them.
+that were acknowledged to clients.
 
 Only what consumers can read is read: up to the high watermark, from leaders, by Fetch. A partition
 is read from the first record on that was acknowledged through the proxy: what is before it is not
@@ -140,7 +140,7 @@ async def _described(
     topics: Sequence[str], upstream: Iterable[Address], tls: SSLContext | None
 ) -> tuple[MetadataResponse, set[str]]:
     """Return Metadata of topics, and those of them that are compacted."""
-    trouble = "nobody was asked"
+    trouble = "no address is known"
     for address in upstream:
         connection = _connection(address, tls)
         try:

@@ -174,7 +174,7 @@ class Recorder(asyncio.Protocol):
 
 
 def _nowhere(data: bytes) -> None:
-    """Nobody writes events any more."""
+    """The other process has ended: there is nothing to write to."""
 
 
 # --------------------------------------------------------------------------------------------------
