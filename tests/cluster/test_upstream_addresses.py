@@ -4,6 +4,7 @@ nothing else changes.
 
 import random
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -44,6 +45,13 @@ VERSIONS = [
 ]
 
 
+class Endpoint(Protocol):
+    """What has an address in a response."""
+
+    host: str
+    port: int
+
+
 def at_the_proxy(kind: NodeKind, node_id: int, address: Address) -> Address:
     """A longer host, a port that depends on the node."""
     return f"proxy.{kind.value}.{address[0]}", 20_000 + node_id % 1000
@@ -57,9 +65,9 @@ def frame_of(api_key: int, version: int, body: Message, correlation_id: int = 77
     return b"".join(response_chunks(api_key, version, correlation_id, body))
 
 
-def nodes_in(api_key: int, body: object) -> list[tuple[object, int]]:
+def nodes_in(api_key: int, body: object) -> list[tuple[Endpoint, int]]:
     """The structures of a response with an address, and their node ids."""
-    found = []
+    found: list[tuple[Endpoint, int]] = []
     for place in ADDRESS_PLACES[api_key]:
         for node in getattr(body, place.array) if place.array else (body,):
             found.append((node, getattr(node, place.node_id)))
@@ -74,7 +82,7 @@ def with_addresses(api_key: int, version: int, rng: random.Random) -> Message:
     for node, _ in nodes_in(api_key, body):
         place = next(each for each in ADDRESS_PLACES[api_key])
         if getattr(node, "host", ""):
-            node.port = rng.randrange(1, 65536)  # type: ignore[attr-defined]  # as above
+            node.port = rng.randrange(1, 65536)
             setattr(node, place.node_id, rng.randrange(0, 2**31))
     return body
 
@@ -123,25 +131,22 @@ def test_only_addresses_change(api_key: int, version: int) -> None:
         assert rewrite(api_key, version, frame, as_it_was).frame is frame
 
         expected = [
-            at_the_proxy(NodeKind.BROKER, node_id, (node.host, node.port))  # type: ignore[attr-defined]
-            if node.host  # type: ignore[attr-defined]  # every place has a host
-            else (node.host, node.port)  # type: ignore[attr-defined]
+            at_the_proxy(NodeKind.BROKER, node_id, (node.host, node.port))
+            if node.host
+            else (node.host, node.port)
             for node, node_id in nodes_in(api_key, body)
         ]
         rewritten = rewrite(api_key, version, frame, at_the_proxy)
         correlation_id, after = decode_response(api_key, version, rewritten.frame[4:])
         assert correlation_id == 77
         assert int.from_bytes(rewritten.frame[:4]) == len(rewritten.frame) - 4
-        addresses = [
-            (node.host, node.port)  # type: ignore[attr-defined]
-            for node, _ in nodes_in(api_key, after)
-        ]
+        addresses = [(node.host, node.port) for node, _ in nodes_in(api_key, after)]
         assert addresses == expected
         replaced_count += any(host for host, _ in expected)
         for (node, _), (original, _) in zip(
             nodes_in(api_key, after), nodes_in(api_key, body), strict=True
         ):
-            node.host, node.port = original.host, original.port  # type: ignore[attr-defined]
+            node.host, node.port = original.host, original.port
         assert frame_of(api_key, version, after) == frame
     assert replaced_count > 5
 
