@@ -4,7 +4,7 @@ nothing else changes.
 
 import random
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import pytest
 
@@ -70,7 +70,7 @@ def nodes_in(api_key: int, body: object) -> list[tuple[Endpoint, int]]:
     found: list[tuple[Endpoint, int]] = []
     for place in ADDRESS_PLACES[api_key]:
         for node in getattr(body, place.array) if place.array else (body,):
-            found.append((node, getattr(node, place.node_id)))
+            found.append((cast(Endpoint, node), getattr(node, place.node_id)))
     return found
 
 
