@@ -292,6 +292,11 @@ def test_what_is_no_frame_passes() -> None:
     connection.frames.feed_response(b"more")
     assert connection.to_node == connection.to_client == b"\xff" * 50 + b"more"
 
+    for first in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", bytes(4), b"\0\0\0\3abc"):
+        connection = Connection()
+        connection.frames.feed_request(first)
+        assert connection.to_node == first, "the node answers, or closes the connection"
+
     connection = Connection()
     request, response, _ = metadata(1, 3)
     connection.frames.feed_request(request + request[:9])

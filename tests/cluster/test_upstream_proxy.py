@@ -584,6 +584,7 @@ async def test_slow_recorder_holds_clients_back(
 ) -> None:
     """Nothing is left out: the proxy reads no more until the other process goes on."""
     monkeypatch.setattr(recording, "QUEUE_MAX_BYTES", 1000)
+    monkeypatch.setattr(recording, "_widen", lambda pipe: None)
     async with in_front_of(cluster.bootstrap, directory=tmp_path / "run") as proxy:
         address = await leader_of_orders(proxy)
         assert proxy.recorder is not None

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, cast
 from kraftsim.cluster.proxy.control_messages import Post
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import FrameStream
-from kraftsim.cluster.proxy.request_gate import RequestGate
+from kraftsim.cluster.proxy.request_gate import SIZE_BYTES, RequestGate
 from kraftsim.lab.faults.field import CLIENTS
+from protocol.frames import SOCKET_REQUEST_MAX_BYTES
 
 if TYPE_CHECKING:
     from kraftsim.cluster.proxy.proxy import Proxy, RelayFrames
@@ -365,15 +366,21 @@ def _break(transport: asyncio.Transport) -> None:
 
 def client_id_of(begin: bytes) -> str | None:
     """Return the client id in the first bytes of a request; None while more bytes are needed,
-    CLIENTS for bytes that are not a request.
+    CLIENTS for bytes that are not a request, or one without a client id.
     """
-    if len(begin) < CLIENT_ID_AT + 2:
+    if len(begin) < SIZE_BYTES:
         return None
+    frame_bytes = SIZE_BYTES + int.from_bytes(begin[:SIZE_BYTES], "big", signed=True)
+    if not SIZE_BYTES <= frame_bytes <= SIZE_BYTES + SOCKET_REQUEST_MAX_BYTES:
+        return CLIENTS
+    missing = CLIENTS if len(begin) >= frame_bytes else None
+    if len(begin) < CLIENT_ID_AT + 2:
+        return missing
     size = int.from_bytes(begin[CLIENT_ID_AT : CLIENT_ID_AT + 2], "big", signed=True)
     if not 0 < size <= NAME_BYTES_MAX:
         return CLIENTS
     if len(begin) < CLIENT_ID_AT + 2 + size:
-        return None
+        return missing
     try:
         return begin[CLIENT_ID_AT + 2 : CLIENT_ID_AT + 2 + size].decode()
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from kraftsim.cluster.proxy.request_gate import acks_of
 from kraftsim.cluster.proxy.upstream.fetch_walk import FetchWalk
 from kraftsim.cluster.proxy.upstream.rules_addresses import FIRST_VERSIONS
 from protocol.api_keys import ApiKey
-from protocol.frames import SIZE
+from protocol.frames import SIZE, SOCKET_REQUEST_MAX_BYTES
 from protocol.messages.k00_produce import ACKS_NONE
 from protocol.requests import UnsupportedApi, route_of
 
@@ -161,8 +161,9 @@ class ClientFrames:
             position += SIZE_BYTES + size
         if position < size_bytes:
             position = self._behind_short_frames(data, position)
-            data, self._request_head = data[:position], data[position:]
-            size_bytes = position
+            if position < size_bytes:
+                data, self._request_head = data[:position], data[position:]
+                size_bytes = position
         self._request_left = position - size_bytes
         if data:
             (self._to_node if self._gate is None else self._gate.feed_request)(data)
@@ -198,7 +199,9 @@ class ClientFrames:
         """Return the position behind whole frames that are shorter than a header: tokens."""
         while position + SIZE_BYTES <= len(data):
             size: int = SIZE.unpack_from(data, position)[0]
-            if not 0 <= size <= len(data) - position - SIZE_BYTES:
+            if not 0 <= size <= SOCKET_REQUEST_MAX_BYTES:
+                return ENDLESS
+            if size > len(data) - position - SIZE_BYTES:
                 break
             if self._sends_bare_tokens:
                 self._awaited.append(BARE_TOKEN)
