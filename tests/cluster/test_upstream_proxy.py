@@ -274,7 +274,7 @@ async def test_several_upstreams_have_a_port_each() -> None:
         await proxy.close()
 
 
-async def test_ports_follow_the_first_one() -> None:
+async def test_ports_follow_the_first_one(tmp_path: Path) -> None:
     """Those that are taken are left out; a first one that is taken is an error."""
     async with fake_brokers(1) as (first,):
         first.brokers = [broker(1, first.port), broker(2, 9092), broker(3, 9093)]
@@ -290,7 +290,7 @@ async def test_ports_follow_the_first_one() -> None:
             with pytest.raises(
                 UpstreamError, match=f"cannot listen on 127.0.0.1:{begin}: .*--port"
             ):
-                await UpstreamProxy(plan, loop).open()
+                await UpstreamProxy(plan, loop, directory=RunDirectory(tmp_path)).open()
             await proxy.close()
 
 

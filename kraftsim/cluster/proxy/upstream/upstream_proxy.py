@@ -155,8 +155,18 @@ class UpstreamProxy:
         reasons = [answer for answer in answers if isinstance(answer, str)]
         if len(reasons) == len(self.plan.upstream):
             raise UpstreamError(reasons[0])
-        if self.recorder is not None:
-            await self.recorder.open()
+        try:
+            if self.recorder is not None:
+                await self.recorder.open()
+            self._listen_for_upstreams()
+            for answer in answers:
+                if isinstance(answer, bytes) and answer:
+                    self._rewrite(int(ApiKey.METADATA), PROBED_METADATA, answer)
+        except OSError:
+            await self.close()
+            raise
+
+    def _listen_for_upstreams(self) -> None:
         for number, (host, port) in enumerate(self.plan.upstream, 1):
             self._listen(
                 UpstreamNode(
@@ -168,9 +178,6 @@ class UpstreamProxy:
                     listens_port=0,
                 )
             )
-        for answer in answers:
-            if isinstance(answer, bytes) and answer:
-                self._rewrite(int(ApiKey.METADATA), PROBED_METADATA, answer)
 
     async def close(self) -> None:
         """End everything, and return when all events are written."""
