@@ -590,11 +590,15 @@ async def test_slow_recorder_holds_clients_back(
         assert proxy.recorder is not None
         async with connected(address) as connection:
             os.kill(proxy.recorder.pid, signal.SIGSTOP)
-            waiting = [asyncio.ensure_future(produced(connection, count=400)) for _ in range(40)]
-            await until(lambda: proxy.recorder is not None and proxy.recorder.is_full)
-            await asyncio.sleep(0.2)
-            assert not all(each.done() for each in waiting)
-            os.kill(proxy.recorder.pid, signal.SIGCONT)
+            try:
+                waiting = [
+                    asyncio.ensure_future(produced(connection, count=400)) for _ in range(40)
+                ]
+                await until(lambda: proxy.recorder is not None and proxy.recorder.is_full)
+                await asyncio.sleep(0.2)
+                assert not all(each.done() for each in waiting)
+            finally:
+                os.kill(proxy.recorder.pid, signal.SIGCONT)
             assert set(await asyncio.wait_for(asyncio.gather(*waiting), SECONDS)) == {0}
     assert kinds_in(tmp_path / "run").count("RecordAcknowledged") == 16_000
 
