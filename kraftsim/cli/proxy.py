@@ -196,7 +196,9 @@ def addresses_of(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _print_node(node: "UpstreamNode", address: str) -> None:
-    click.echo(f"{node.name:<12} {address} -> {node.host}:{node.port}")
+    from kraftsim.cluster.proxy.upstream.upstream_proxy import shown_address
+
+    click.echo(f"{node.name:<12} {address} -> {shown_address((node.host, node.port))}")
 
 
 async def _either(*events: asyncio.Event) -> None:

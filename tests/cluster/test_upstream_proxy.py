@@ -294,6 +294,25 @@ async def test_ports_follow_the_first_one(tmp_path: Path) -> None:
             await proxy.close()
 
 
+async def test_proxy_ends_when_no_port_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a broker that nothing listens for would lead clients past the proxy."""
+    async with fake_brokers(1) as (first,):
+        first.brokers = [broker(1, first.port)]
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            begin = int(probe.getsockname()[1])
+        monkeypatch.setattr("kraftsim.cluster.proxy.upstream.upstream_proxy.PORTS_TRIED", 1)
+        plan = UpstreamPlan(upstream=(("127.0.0.1", first.port),), port=begin)
+        proxy = UpstreamProxy(plan, asyncio.get_running_loop())
+        await proxy.open()
+        first.brokers = [broker(1, first.port), broker(2, 9092)]
+        with socket.create_server(("127.0.0.1", begin + 1)):
+            async with connected(proxy.bootstrap) as connection:
+                await connection.request(MetadataRequest(topics=[]), api_version=9)
+        await asyncio.wait_for(proxy.has_failed.wait(), SECONDS)
+        assert "is free" in str(proxy.trouble)
+        await proxy.close()
+
+
 # --------------------------------------------------------------------------------------------------
 # Faults and conditions
 

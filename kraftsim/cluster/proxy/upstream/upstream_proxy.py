@@ -143,7 +143,7 @@ class UpstreamProxy:
         self.has_failed = asyncio.Event()
         if directory is not None or capture is not None:
             self.recorder = Recorder(
-                directory, capture, on_full=self._hold_back, on_lost=self._on_recorder_lost
+                directory, capture, on_full=self._hold_back, on_lost=self._fail
             )
 
     # Beginning and end
@@ -197,9 +197,8 @@ class UpstreamProxy:
     @property
     def bootstrap(self) -> str:
         """The value of bootstrap.servers for clients."""
-        host = self.plan.advertised_host
         own = list(self._nodes.values())[: len(self.plan.upstream)]
-        return ",".join(f"{host}:{each.listens_port}" for each in own)
+        return ",".join(map(self.address_of, own))
 
     @property
     def nodes(self) -> tuple[UpstreamNode, ...]:
@@ -208,7 +207,7 @@ class UpstreamProxy:
 
     def address_of(self, node: UpstreamNode) -> str:
         """Return the address at which clients reach a node."""
-        return f"{self.plan.advertised_host}:{node.listens_port}"
+        return shown_address((self.plan.advertised_host, node.listens_port))
 
     @property
     def node_names(self) -> list[str]:
@@ -333,8 +332,8 @@ class UpstreamProxy:
                 if flow is not None:
                     flow.hold_back(is_held_back)
 
-    def _on_recorder_lost(self, trouble: OSError) -> None:
-        """Events are missing from here on: without them the proxy does not go on."""
+    def _fail(self, trouble: OSError) -> None:
+        """Events would be missing from here on, or clients would pass by: the proxy ends."""
         self.trouble = trouble
         self.has_failed.set()
 
@@ -374,8 +373,17 @@ class UpstreamProxy:
         self._close_gates()
 
     def _rewrite(self, api_key: int, api_version: int, frame: bytes) -> bytes:
-        rewritten = rewrite(api_key, api_version, frame, self._address_for)
-        self.topic_ids.update(topic_ids_of(rewritten.message))
+        known = api_version, frame[HEADER_V0_BYTES:]
+        if api_key == API_VERSIONS and known in self._plain_versions:
+            return frame  # as a node says at each connection
+        try:
+            rewritten = rewrite(api_key, api_version, frame, self._address_for)
+        except UpstreamError as trouble:  # no port is free for a broker that has come
+            self._fail(trouble)
+            return frame
+        if api_key == API_VERSIONS and rewritten.frame is frame:
+            self._plain_versions[known] = None
+        self.topic_names.update(topic_names_of(rewritten.message))
         return rewritten.frame
 
     def _address_for(self, kind: NodeKind, node_id: int, address: Address) -> Address:
@@ -502,6 +510,12 @@ async def _answer(
     if head.startswith(TLS_ALERT) or not 0 <= size <= SOCKET_REQUEST_MAX_BYTES:
         raise asyncio.IncompleteReadError(head, None)
     return head + await reader.readexactly(size)
+
+
+def shown_address(address: Address) -> str:
+    """Return an address as people and clients write it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listener(host: str, port: int) -> socket.socket:
