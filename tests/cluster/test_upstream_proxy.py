@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from hashlib import pbkdf2_hmac
 from pathlib import Path
 
 import msgspec
@@ -56,11 +57,16 @@ from protocol.messages.k19_create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialUpsertion,
+)
 from protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.requests import read_request_head, response_chunks
 from tests.cluster.broker_client import batch_of
+from tests.cluster.test_secured_start import SCRAM_TYPE, scram_client, settings_for
 from tests.cluster.test_secured_start import certificates as certificates
-from tests.cluster.test_secured_start import scram_client, settings_for
 
 SECONDS = 10.0
 PRODUCE, METADATA = int(ApiKey.PRODUCE), int(ApiKey.METADATA)
@@ -437,6 +443,12 @@ async def test_secured_upstream(protocol: str, certificates: Path) -> None:
                 async with connected(proxy.bootstrap, security=security) as connection:
                     answer = await connection.request(MetadataRequest(topics=[]))
                     assert isinstance(answer, MetadataResponse) and len(answer.brokers) == 2
+                    if security.mechanism:
+                        await create_scram_user(connection, "bob")
+                if security.mechanism:
+                    scram = LinkSecurity(own_tls, "SCRAM-SHA-256", lambda: scram_client("bob"))
+                    async with connected(proxy.bootstrap, security=scram) as connection:
+                        await connection.request(MetadataRequest(topics=[]))
                 other = next(
                     node for node in proxy.nodes if proxy.address_of(node) != proxy.bootstrap
                 )
@@ -450,6 +462,19 @@ async def test_secured_upstream(protocol: str, certificates: Path) -> None:
                         else LinkSecurity(None if own_tls else node_tls_of_clients),
                     ):
                         pass
+
+
+async def create_scram_user(connection: PeerConnection, user: str) -> None:
+    made = ScramCredentialUpsertion(
+        name=user,
+        mechanism=SCRAM_TYPE,
+        iterations=4096,
+        salt=b"salt",
+        salted_password=pbkdf2_hmac("sha256", b"secret", b"salt", 4096),
+    )
+    answer = await connection.request(AlterUserScramCredentialsRequest(upsertions=[made]))
+    assert isinstance(answer, AlterUserScramCredentialsResponse)
+    assert answer.results[0].error_code == 0
 
 
 def plain_admin() -> ClientExchange:
