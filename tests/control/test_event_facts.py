@@ -251,6 +251,8 @@ def test_the_latest_incarnation_is_that_of_the_node(tmp_path: Path) -> None:
     Log(tmp_path, "broker-1", 1).write(started, NodeStopped(reason="signal"))
     node = taken(tmp_path).nodes["broker-1"]
     assert (node.incarnation, node.condition, node.since_ms) == (2, NodeCondition.UP, 6_000)
+    (former,) = taken(tmp_path).former("broker-1")
+    assert (former.incarnation, former.started_ms, former.ended_ms) == (1, 1_000, 1_000)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -352,3 +354,13 @@ def test_another_run_in_the_directory_begins_everything_again(tmp_path: Path) ->
     assert [each.first_producer_id for each in reader.facts.blocks()] == [7000]
     assert reader.status is not None
     assert reader.status.violations == ()
+
+
+def test_without_invariants_facts_are_read_all_the_same(tmp_path: Path) -> None:
+    Log(tmp_path, "controller-101").write(block(1, 1000), block(2, 1000))
+    reader = EventReader(tmp_path, ())
+    reader.read_on(SetClock())
+    assert len(reader.facts.blocks()) == 2
+    assert reader.status is not None
+    assert (reader.status.checked, reader.status.violation_count) == ((), 0)
+    assert reader.status.event_count == 2

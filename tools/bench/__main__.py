@@ -4,7 +4,7 @@ ARGS="failover --rounds 20" passes options.
 python -m tools.bench [NAME ...] [OPTIONS OF A BENCHMARK]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
        traffic latency producers leader_failover variants id_variants migration shrink idle bugs
-       operator_log large_requests leases watch application fixture control
+       operator_log large_requests leases watch application fixture control snapshots
 """
 
 import subprocess
@@ -119,6 +119,10 @@ BENCHES = {
     ),
     "control": (
         "HTTP control: cost of a start with it; with --hours 8, memory over 28,800 operations"
+    ),
+    "snapshots": (
+        "what HTTP control reads of a cluster: a snapshot, metrics, and events per second of the "
+        "live checks"
     ),
     "idle": "virtual seconds per CPU second, idle and under faults",
     "operator_log": "what the log lines for operators cost per event",

@@ -22,6 +22,7 @@ const MEANINGS = {
   heal: "End the conditions of all links of this node",
 };
 const busy = new Set();
+const marked = new Set();
 
 async function act(verb, node) {
   const key = `${verb} ${node}`;
@@ -50,6 +51,12 @@ export function showNodes(snapshot) {
   last = snapshot;
   for (const node of snapshot.nodes) {
     const before = lastCondition(node.name);
+    // a killed node writes no event: its log just ends
+    for (const { incarnation, ended_ms } of node.former) {
+      if (marked.has(`${node.name} ${incarnation}`)) continue;
+      marked.add(`${node.name} ${incarnation}`);
+      noteCondition(node.name, "down", ended_ms);
+    }
     const isKnown = before === null && node.since_ms !== null && node.since_ms !== undefined;
     const at = isKnown ? Math.min(node.since_ms, snapshot.taken_ms) : snapshot.taken_ms;
     noteCondition(node.name, node.condition, at);
@@ -97,9 +104,9 @@ function paintNode(row, node, verbs, led) {
   if (node.is_active_controller) facts.push("active");
   if (isBroker) facts.push(`leads ${led.get(node.node_id) ?? 0}`);
   if (node.release) facts.push(node.release);
-  if (node.incarnation > 1) facts.push(`start ${node.incarnation}`);
   setText(row.querySelector(".what"), facts.join(" · "));
-  setAttribute(row.querySelector(".what"), "title", node.address ?? "");
+  const more = [node.address, node.incarnation ? `start ${node.incarnation}` : null].filter(Boolean);
+  setAttribute(row.querySelector(".what"), "title", [...facts, ...more].join(" · "));
   const offered = [...(OFFERED[node.condition] ?? [])];
   if (isCut(last, node)) offered.splice(offered.includes("cut") ? offered.indexOf("cut") : offered.length, offered.includes("cut") ? 1 : 0, "heal");
   keep(

@@ -23,7 +23,9 @@ function paint() {
   if (last === null) return;
   const filter = byId("topic-filter").value.trim().toLowerCase();
   const isWithInternal = byId("internal").checked;
-  const shown = last.topics.filter((topic) => (isWithInternal || !topic.is_internal || topic.partitions.some((each) => none(each.leader) || isUnder(each))) && topic.name.toLowerCase().includes(filter));
+  // internal topics are shown when asked for, or when a partition of them has no leader; last
+  const isShown = (topic) => isWithInternal || !topic.is_internal || topic.partitions.some((each) => none(each.leader));
+  const shown = last.topics.filter((topic) => isShown(topic) && topic.name.toLowerCase().includes(filter)).sort((one, other) => one.is_internal - other.is_internal);
   const brokers = last.nodes.filter((node) => node.role.includes("broker"));
   keep(
     byId("leaders"),

@@ -24,6 +24,16 @@ class NodeCondition(Enum):
     """This process did not start it, and it does not answer."""
 
 
+class FormerIncarnation(msgspec.Struct, frozen=True, kw_only=True):
+    """A former life of a node, by its event log: from its first event to its last, in ms since
+    1970.
+    """
+
+    incarnation: int
+    started_ms: int
+    ended_ms: int
+
+
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A broker, a controller, or both in one process.
 
@@ -42,6 +52,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_active_controller: bool = False
     is_fenced: bool | None = None
     incarnation: int | None = None
+    former: tuple[FormerIncarnation, ...] = ()
     since_ms: int | None = None
 
 

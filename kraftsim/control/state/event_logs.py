@@ -15,7 +15,11 @@ import msgspec
 
 from kraftsim.analysis.live.checking import decoder_of
 from kraftsim.clients.events import RecordAcknowledged
-from kraftsim.control.state.cluster_snapshot import NodeCondition, ProducerIdBlockStatus
+from kraftsim.control.state.cluster_snapshot import (
+    FormerIncarnation,
+    NodeCondition,
+    ProducerIdBlockStatus,
+)
 from kraftsim.events.event import LINE_SUFFIX, Event
 from kraftsim.metadata.events import (
     BrokerFenced,
@@ -47,6 +51,7 @@ from kraftsim.server.events_connections import FrameReceived
 CHUNK_BYTES: Final = 256 * 1024
 READ_BYTES: Final = 1024 * 1024
 BLOCKS_MAX: Final = 500
+FORMER_MAX: Final = 50
 Place = tuple[str, int]
 
 FACT_KINDS: Final[tuple[type[Event], ...]] = (
@@ -237,6 +242,7 @@ class EventFacts:
         self._blocks: dict[tuple[int, int], _Block] = {}
         self._latest: dict[str, _Block] = {}
         self._last: dict[tuple[str, int], int] = {}
+        self._lives: dict[str, dict[int, tuple[int, int]]] = {}
         self._unplaced: list[tuple[str, int]] = []
         self._leaders: dict[Place, tuple[int, int]] = {}
         self._decode = decoder_of(FACT_KINDS).decode
@@ -249,6 +255,9 @@ class EventFacts:
             return
         self._last[place] = envelope.n
         self.event_count += 1
+        lives = self._lives.setdefault(envelope.node, {})
+        first, _ = lives.get(envelope.incarnation, (envelope.wall_ms, 0))
+        lives[envelope.incarnation] = first, envelope.wall_ms
         if envelope.kind not in self._kinds:
             return
         try:
@@ -266,6 +275,14 @@ class EventFacts:
                 self.acknowledged_count += 1
             case _:
                 self._count(self.counters.setdefault(envelope.node, NodeCounters()), event)
+
+    def former(self, node: str) -> tuple[FormerIncarnation, ...]:
+        """Return the former lives of a node, the latest ones, in their order."""
+        lives = sorted(self._lives.get(node, {}).items())[:-1]
+        return tuple(
+            FormerIncarnation(incarnation=number, started_ms=first, ended_ms=last)
+            for number, (first, last) in lives[-FORMER_MAX:]
+        )
 
     def blocks(self) -> tuple[ProducerIdBlockStatus, ...]:
         """Return the newest blocks, in the order of their first ids."""

@@ -356,6 +356,7 @@ def _with_facts(nodes: tuple[NodeStatus, ...], facts: EventFacts) -> tuple[NodeS
             role=known.role,
             release=known.release,
             incarnation=known.incarnation,
+            former=facts.former(name),
             since_ms=known.since_ms,
             condition=known.condition
             if node.condition is NodeCondition.UNKNOWN
