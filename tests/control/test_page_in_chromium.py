@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 import kraftsim
 from tests.control.fake_cluster import TOKEN
@@ -272,6 +273,23 @@ CONTRAST = """() => {
   }
   return [...seen.values()];
 }"""
+
+
+def test_without_event_logs_changes_between_snapshots_are_the_events(
+    page: "Page", served: ServedPage
+) -> None:
+    """As in front of a cluster of another maker: /v1/events answers 409."""
+    opened(page, served)
+    page.get_by_role("tab", name="Events").click()
+    page.get_by_text("No event so far.").wait_for()
+    orders, *rest = served.latest.topics
+    first, *others = orders.partitions
+    assert (first.leader, first.isr) == (1, (1, 2, 3))
+    moved = replace(first, leader=2, leader_epoch=4, isr=(2, 3))
+    served.latest = served.of(topics=(replace(orders, partitions=(moved, *others)), *rest))
+    table = page.locator("#table")
+    table.get_by_text("leads orders-0, epoch 4").wait_for()
+    table.get_by_text("orders-0: in sync 2,3").wait_for()
 
 
 def test_a_server_that_is_gone_is_told_and_found_again(page: "Page", served: ServedPage) -> None:
