@@ -28,7 +28,7 @@ FAR_OFFSET = 1 << 40
 PIECE_BYTES = 64
 
 
-class SnapshotReader:
+class ControllerSnapshotReader:
     """The id of a replica that only fetches snapshots."""
 
     def __init__(self, target: Target, peer: Peer, version: int) -> None:
@@ -66,7 +66,7 @@ class SnapshotReader:
 def not_there(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH_SNAPSHOT, address=target.controller_address()):
         with target.controller_peer() as peer:
-            reader = SnapshotReader(target, peer, version)
+            reader = ControllerSnapshotReader(target, peer, version)
             rows = {
                 "no such snapshot": reader.request(),
                 "a negative end": reader.request(-1),
@@ -94,7 +94,7 @@ def not_there(target: Target) -> None:
 def another_cluster(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH_SNAPSHOT, address=target.controller_address()):
         with target.controller_peer() as peer:
-            reader = SnapshotReader(target, peer, version)
+            reader = ControllerSnapshotReader(target, peer, version)
             asked = reader.request()
             asked.cluster_id = "another-cluster-of-ours"
             expect_error(

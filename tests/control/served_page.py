@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.control.application import ControlApplication
 from kraftsim.control.server import HttpServer
@@ -27,7 +29,7 @@ from kraftsim.control.state.event_logs import NodeCounters
 from kraftsim.world.real.world import RealClock
 from tests.control.fake_cluster import TOKEN, FakeCluster
 
-BROKERS, CONTROLLERS, PARTITIONS = 9, 3, 200
+BROKERS, CONTROLLERS = 9, 3
 XSS = "<img src=x onerror=alert(1)>"
 """A name that must stay text."""
 
@@ -58,8 +60,6 @@ class ServedPage:
 
     def of(self, **changes: object) -> ClusterSnapshot:
         """Return the latest snapshot with changes."""
-        from msgspec.structs import replace
-
         return replace(self.latest, **changes)
 
     @contextmanager
@@ -81,83 +81,24 @@ class ServedPage:
 
 def large_cluster() -> ClusterSnapshot:
     """Return a cluster of twelve nodes and two hundred partitions in all kinds of trouble."""
-    brokers = range(1, BROKERS + 1)
-    nodes = [
-        NodeStatus(
-            name=f"broker-{number}",
-            node_id=number,
-            role="broker",
-            condition=NodeCondition.DOWN
-            if number == 4
-            else NodeCondition.PAUSED
-            if number == 7
-            else NodeCondition.UP,
-            release="4.1",
-            is_fenced=number == 4,
-            address=f"127.0.0.1:{19000 + number}",
-        )
-        for number in brokers
-    ]
-    nodes += [
-        NodeStatus(
-            name=f"controller-{100 + number}",
-            node_id=100 + number,
-            role="controller",
-            condition=NodeCondition.UP,
-            release="4.1",
-            is_active_controller=number == 2,
-        )
-        for number in range(1, CONTROLLERS + 1)
-    ]
+    nodes = (*_brokers(), *_controllers())
     return ClusterSnapshot(
         taken_ms=0,
         took_ms=12.5,
         name="rehearsal",
-        bootstrap=",".join(f"127.0.0.1:{19000 + number}" for number in brokers),
+        bootstrap=",".join(f"127.0.0.1:{19000 + number}" for number in range(1, BROKERS + 1)),
         controller=102,
         metadata_version_level=26,
-        nodes=tuple(nodes),
+        nodes=nodes,
         topics=tuple(
             _topic(name, size, index)
             for index, (name, size) in enumerate(
                 [("orders", 96), ("payments", 60), ("invoices", 32), (XSS, 12)]
             )
         ),
-        producers=tuple(
-            ProducerStatus(
-                topic="payments",
-                partition=number % 60,
-                producer_id=4000 + number,
-                producer_epoch=number % 3,
-                last_sequence=number * 7,
-                current_transaction_start_offset=55 if number == 3 else None,
-                coordinator_epoch=2,
-            )
-            for number in range(40)
-        ),
-        transactions=tuple(
-            TransactionStatus(
-                transactional_id=f"payments-app-{number}",
-                producer_id=4000 + number,
-                producer_epoch=number % 3,
-                state=("Ongoing", "CompleteCommit", "PrepareCommit", "CompleteAbort")[number % 4],
-                coordinator=1 + number % BROKERS,
-                timeout_ms=60_000,
-                started_ms=1,
-                partitions=(f"payments-{number}",),
-            )
-            for number in range(14)
-        ),
-        blocks=tuple(
-            ProducerIdBlockStatus(
-                broker_id=1 + number % BROKERS,
-                first_producer_id=number * 1000,
-                last_producer_id=number * 1000 + 999,
-                returned_count=(number * 211) % 1000,
-                highest_returned=number * 1000 + (number * 211) % 1000,
-            )
-            for number in range(12)
-        ),
+        producers=_producers(),
+        transactions=_transactions(),
+        blocks=_blocks(),
         quorum=QuorumStatus(
             leader=102,
             leader_epoch=7,
@@ -173,24 +114,97 @@ def large_cluster() -> ClusterSnapshot:
                 for node in nodes
             ),
         ),
-        checks=LiveCheckStatus(
-            violations=(
-                SeenInvariantViolation(
-                    invariant="producer-id-unique",
-                    rule="No two InitProducerId responses return the same fresh producer id.",
-                    source="KIP-98, KIP-730",
-                    message="producer id 4003 was handed out more than once",
-                    witnesses=("broker-1.1.204", "broker-3.1.98"),
-                    t_ns=9_000_000_000,
-                ),
-            ),
-            violation_count=1,
-            checked=("high-watermark-monotonic", "producer-id-unique"),
-            idle=("markers-match-coordinator-decisions",),
-            event_count=120_411,
-            behind_ms=1_004,
-        ),
+        checks=CHECKS,
         missing={"topics": "broker 7 did not answer ListOffsets: it is paused"},
+    )
+
+
+CHECKS = LiveCheckStatus(
+    violations=(
+        SeenInvariantViolation(
+            invariant="producer-id-unique",
+            rule="No two InitProducerId responses return the same fresh producer id.",
+            source="KIP-98, KIP-730",
+            message="producer id 4003 was handed out more than once",
+            witnesses=("broker-1.1.204", "broker-3.1.98"),
+            t_ns=9_000_000_000,
+        ),
+    ),
+    violation_count=1,
+    checked=("high-watermark-monotonic", "producer-id-unique"),
+    idle=("markers-match-coordinator-decisions",),
+    event_count=120_411,
+    behind_ms=1_004,
+)
+
+
+def _brokers() -> Iterator[NodeStatus]:
+    conditions = {4: NodeCondition.DOWN, 7: NodeCondition.PAUSED}
+    for number in range(1, BROKERS + 1):
+        yield NodeStatus(
+            name=f"broker-{number}",
+            node_id=number,
+            role="broker",
+            condition=conditions.get(number, NodeCondition.UP),
+            release="4.1",
+            is_fenced=number == 4,
+            address=f"127.0.0.1:{19000 + number}",
+        )
+
+
+def _controllers() -> Iterator[NodeStatus]:
+    for number in range(1, CONTROLLERS + 1):
+        yield NodeStatus(
+            name=f"controller-{100 + number}",
+            node_id=100 + number,
+            role="controller",
+            condition=NodeCondition.UP,
+            release="4.1",
+            is_active_controller=number == 2,
+        )
+
+
+def _producers() -> tuple[ProducerStatus, ...]:
+    return tuple(
+        ProducerStatus(
+            topic="payments",
+            partition=number % 60,
+            producer_id=4000 + number,
+            producer_epoch=number % 3,
+            last_sequence=number * 7,
+            current_transaction_start_offset=55 if number == 3 else None,
+            coordinator_epoch=2,
+        )
+        for number in range(40)
+    )
+
+
+def _transactions() -> tuple[TransactionStatus, ...]:
+    return tuple(
+        TransactionStatus(
+            transactional_id=f"payments-app-{number}",
+            producer_id=4000 + number,
+            producer_epoch=number % 3,
+            state=("Ongoing", "CompleteCommit", "PrepareCommit", "CompleteAbort")[number % 4],
+            coordinator=1 + number % BROKERS,
+            timeout_ms=60_000,
+            started_ms=1,
+            partitions=(f"payments-{number}",),
+        )
+        for number in range(14)
+    )
+
+
+def _blocks() -> tuple[ProducerIdBlockStatus, ...]:
+    return tuple(
+        ProducerIdBlockStatus(
+            broker_id=1 + number % BROKERS,
+            first_producer_id=number * 1000,
+            last_producer_id=number * 1000 + 999,
+            returned_count=(number * 211) % 1000,
+            highest_returned=number * 1000 + (number * 211) % 1000,
+        )
+        for number in range(12)
     )
 
 

@@ -292,7 +292,9 @@ def test_without_event_logs_changes_between_snapshots_are_the_events(
     table.get_by_text("orders-0: in sync 2,3").wait_for()
 
 
-def test_a_server_that_is_gone_is_told_and_found_again(page: "Page", served: ServedPage) -> None:
+def test_a_server_that_is_gone_is_reported_and_found_again(
+    page: "Page", served: ServedPage
+) -> None:
     opened(page, served)
     page.route("**/v1/state", lambda route: route.abort())
     page.locator("#pulse[data-tone='bad']").wait_for()

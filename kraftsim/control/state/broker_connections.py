@@ -31,11 +31,11 @@ Way = tuple[Address, str]
 """An address and a lane."""
 
 
-class NoAnswer(OSError):
+class BrokerSilent(OSError):
     """A broker did not answer; the message is the reason, without its name."""
 
 
-class BrokerConnections:
+class SnapshotConnections:
     """One connection per broker; `seconds` is the monotonic clock.
 
     `addresses` replaces, by node id, what the cluster advertises: for a reader that must not go
@@ -79,11 +79,11 @@ class BrokerConnections:
     async def ask(self, broker: int, request: Message, answer: type[Answer]) -> Answer:
         """Send a request to a broker.
 
-        Raises NoCommonVersion if the broker does not have the API, NoAnswer for everything else.
+        Raises NoCommonVersion if the broker lacks the API, BrokerSilent for everything else.
         """
         address = self._advertised.get(broker)
         if address is None:
-            raise NoAnswer("it is not in the metadata")
+            raise BrokerSilent("it is not in the metadata")
         return await self._ask_at((address, BROKER_LANE), request, answer)
 
     async def ask_any(
@@ -103,13 +103,13 @@ class BrokerConnections:
                 continue
             self._first = place
             return found
-        raise reasons[-1] if reasons else NoAnswer("no address of a broker is known")
+        raise reasons[-1] if reasons else BrokerSilent("no address of a broker is known")
 
     async def connection(self, broker: int | None = None) -> PeerConnection:
         """Return an open connection to a broker, or to the first that accepts one."""
         if broker is not None and broker in self._advertised:
             return await self._connected((self._advertised[broker], BROKER_LANE))
-        error: OSError = NoAnswer("no address of a broker is known")
+        error: OSError = BrokerSilent("no address of a broker is known")
         for address in dict.fromkeys([*self._advertised.values(), *self._bootstrap]):
             try:
                 return await self._connected((address, BROKER_LANE))
@@ -132,7 +132,7 @@ class BrokerConnections:
         async with self._turns.setdefault(way, asyncio.Lock()):
             failed = self._failures.get(way)
             if failed is not None and self._seconds() < failed[0]:
-                raise NoAnswer(failed[1])
+                raise BrokerSilent(failed[1])
             known = self._open.get(way)
             if known is not None and known.is_open:
                 return known
@@ -147,10 +147,10 @@ class BrokerConnections:
             self._open[way] = connection
             return connection
 
-    def _failed(self, way: Way, error: OSError) -> NoAnswer:
+    def _failed(self, way: Way, error: OSError) -> BrokerSilent:
         reason = str(error) or type(error).__name__
         self._failures[way] = (self._seconds() + LEFT_ALONE_SECONDS, reason)
-        return NoAnswer(reason)
+        return BrokerSilent(reason)
 
     def close(self) -> None:
         """Close all connections."""

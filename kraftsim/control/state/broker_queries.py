@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from kraftsim.control.state.broker_connections import CONTROLLER_LANE, BrokerConnections
+from kraftsim.control.state.broker_connections import CONTROLLER_LANE, SnapshotConnections
 from kraftsim.control.state.cluster_snapshot import (
     GroupStatus,
     PartitionStatus,
@@ -110,7 +110,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedMetadata:
     """What Metadata says: `brokers` are addresses by id, `controller` is the active controller in
     ZooKeeper mode, and any broker in KRaft mode.
     """
@@ -121,7 +121,7 @@ class Described:
     topics: tuple[TopicStatus, ...]
 
 
-async def describe_metadata(connections: BrokerConnections) -> Described:
+async def describe_metadata(connections: SnapshotConnections) -> DescribedMetadata:
     """Ask any broker for all topics, and learn the addresses of the brokers. Raises OSError."""
     answer = await connections.ask_any(
         MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse
@@ -141,7 +141,7 @@ async def describe_metadata(connections: BrokerConnections) -> Described:
         for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
         if topic.name is not None
     )
-    return Described(answer.cluster_id, _or_none(answer.controller_id), brokers, topics)
+    return DescribedMetadata(answer.cluster_id, _or_none(answer.controller_id), brokers, topics)
 
 
 def _partition(known: MetadataResponsePartition) -> PartitionStatus:
@@ -159,7 +159,7 @@ def _or_none(value: int) -> int | None:
     return None if value < 0 else value
 
 
-async def find_fenced(connections: BrokerConnections) -> frozenset[int]:
+async def find_fenced(connections: SnapshotConnections) -> frozenset[int]:
     """Return the registered brokers that are fenced, where the release tells them (KIP-1073).
 
     Metadata has only brokers that are not.
@@ -180,7 +180,7 @@ async def find_fenced(connections: BrokerConnections) -> frozenset[int]:
 
 
 async def describe_quorum(
-    connections: BrokerConnections, missing: Missing
+    connections: SnapshotConnections, missing: Missing
 ) -> tuple[QuorumStatus | None, Mapping[int, str]]:
     """Return the quorum, and the addresses of its voters where the release tells them."""
     topic = DescribeQuorumTopic(
@@ -263,7 +263,7 @@ class PartitionOffsets:
 
 
 async def with_offsets(
-    connections: BrokerConnections, topics: tuple[TopicStatus, ...], missing: Missing
+    connections: SnapshotConnections, topics: tuple[TopicStatus, ...], missing: Missing
 ) -> tuple[TopicStatus, ...]:
     """Return the topics with the offsets that the leaders report."""
     led = _led(topics)
@@ -310,7 +310,7 @@ def _led(topics: Iterable[TopicStatus]) -> dict[int, dict[str, list[int]]]:
 
 
 async def _offsets_of(
-    connections: BrokerConnections,
+    connections: SnapshotConnections,
     leader: int,
     partitions: Mapping[str, Sequence[int]],
     timestamp: int,
@@ -345,7 +345,7 @@ async def _offsets_of(
 
 
 async def describe_producers(
-    connections: BrokerConnections, topics: tuple[TopicStatus, ...], missing: Missing
+    connections: SnapshotConnections, topics: tuple[TopicStatus, ...], missing: Missing
 ) -> tuple[ProducerStatus, ...]:
     """Return the producers of all partitions, as the leaders know them."""
     found = await _together(
@@ -364,7 +364,7 @@ async def describe_producers(
 
 
 async def _producers_of(
-    connections: BrokerConnections,
+    connections: SnapshotConnections,
     leader: int,
     partitions: Mapping[str, Sequence[int]],
     missing: Missing,
@@ -399,7 +399,7 @@ async def _producers_of(
 
 
 async def min_isr_of(
-    connections: BrokerConnections, topics: Iterable[TopicStatus], missing: Missing
+    connections: SnapshotConnections, topics: Iterable[TopicStatus], missing: Missing
 ) -> dict[str, int]:
     """Return min.insync.replicas by topic."""
     request = DescribeConfigsRequest(
@@ -428,7 +428,7 @@ async def min_isr_of(
 
 
 async def list_transactions(
-    connections: BrokerConnections, missing: Missing
+    connections: SnapshotConnections, missing: Missing
 ) -> tuple[TransactionStatus, ...]:
     """Return the transactional ids of all coordinators, with their last transaction."""
     found = await _together(
@@ -440,7 +440,7 @@ async def list_transactions(
 
 
 async def _transactions_of(
-    connections: BrokerConnections, broker: int, missing: Missing
+    connections: SnapshotConnections, broker: int, missing: Missing
 ) -> list[TransactionStatus]:
     try:
         listed = await connections.ask(broker, ListTransactionsRequest(), ListTransactionsResponse)
@@ -497,7 +497,9 @@ def _transaction(known: TransactionState, coordinator: int) -> TransactionStatus
     )
 
 
-async def list_groups(connections: BrokerConnections, missing: Missing) -> tuple[GroupStatus, ...]:
+async def list_groups(
+    connections: SnapshotConnections, missing: Missing
+) -> tuple[GroupStatus, ...]:
     """Return the groups of all coordinators, with their number of members."""
     found = await _together(
         [_groups_of(connections, broker, missing) for broker in connections.broker_ids]
@@ -506,7 +508,7 @@ async def list_groups(connections: BrokerConnections, missing: Missing) -> tuple
 
 
 async def _groups_of(
-    connections: BrokerConnections, broker: int, missing: Missing
+    connections: SnapshotConnections, broker: int, missing: Missing
 ) -> list[GroupStatus]:
     try:
         listed = await connections.ask(broker, ListGroupsRequest(), ListGroupsResponse)
@@ -530,7 +532,7 @@ async def _groups_of(
 
 
 async def _with_members(
-    connections: BrokerConnections, broker: int, groups: list[GroupStatus], missing: Missing
+    connections: SnapshotConnections, broker: int, groups: list[GroupStatus], missing: Missing
 ) -> list[GroupStatus]:
     """Return the groups of a coordinator with their members counted, for the types that have a
     request for it here: classic and consumer.

@@ -189,7 +189,7 @@ class EventLogs:
 
 
 @dataclass(slots=True)
-class NodeFacts:
+class LoggedNode:
     """The latest incarnation of a node."""
 
     incarnation: int = 0
@@ -235,7 +235,7 @@ class EventFacts:
     """What the event logs say, apart from invariants."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, NodeFacts] = {}
+        self.nodes: dict[str, LoggedNode] = {}
         self.counters: dict[str, NodeCounters] = {}
         self.acknowledged_count = 0
         self.event_count = 0
@@ -303,7 +303,7 @@ class EventFacts:
     def _take_life(
         self, envelope: EventEnvelope, event: NodeStarted | NodeReady | NodeStopped | NodeFailed
     ) -> None:
-        known = self.nodes.setdefault(envelope.node, NodeFacts())
+        known = self.nodes.setdefault(envelope.node, LoggedNode())
         if envelope.incarnation < known.incarnation:
             return
         known.incarnation = envelope.incarnation

@@ -2,7 +2,7 @@
 that controls it adds what only it knows.
 
 A snapshot is at most a second old, and there is never more than one on its way: many viewers cost
-as much as one. Nothing is read while nobody asks.
+as much as one. Nothing is read without a request.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kraftsim.control.state.broker_connections import Address, BrokerConnections
+from kraftsim.control.state.broker_connections import Address, SnapshotConnections
 from kraftsim.control.state.broker_queries import (
-    Described,
+    DescribedMetadata,
     Missing,
     describe_metadata,
     describe_producers,
@@ -53,7 +53,7 @@ NO_EVENTS: Final = "this cluster writes no event logs here"
 class SnapshotReader:
     """Reads one cluster, in the event loop of its first call.
 
-    `bootstrap` are addresses as in bootstrap.servers, `shown_bootstrap` what clients are told
+    `bootstrap` are addresses as in bootstrap.servers, `shown_bootstrap` what clients use
     instead, if that is another way to the same cluster; `addresses` replaces advertised ones by
     node id. `events_directory` has the event logs, None for a cluster that is not kraftsim's.
     `controlled` is the process that controls the cluster, None for a mere viewer. `invariants` None
@@ -76,7 +76,7 @@ class SnapshotReader:
         self._bootstrap = shown_bootstrap or ",".join(f"{host}:{port}" for host, port in places)
         self._name = name or self._bootstrap
         self._clock = RealClock(0)
-        self._connections = BrokerConnections(
+        self._connections = SnapshotConnections(
             places, self._seconds, security=security, addresses=addresses
         )
         self._controlled = controlled
@@ -144,7 +144,7 @@ class SnapshotReader:
         )
 
     async def _ask_brokers(
-        self, snapshot: ClusterSnapshot, described: Described, missing: Missing
+        self, snapshot: ClusterSnapshot, described: DescribedMetadata, missing: Missing
     ) -> ClusterSnapshot:
         connections = self._connections
         async with asyncio.TaskGroup() as queries:
@@ -182,7 +182,7 @@ class SnapshotReader:
             return None
         return connection.finalized_level(METADATA_VERSION) or None
 
-    async def _refresh_min_isr(self, described: Described, missing: Missing) -> None:
+    async def _refresh_min_isr(self, described: DescribedMetadata, missing: Missing) -> None:
         """Read min.insync.replicas again when topics are new or some time has passed."""
         names = {topic.name for topic in described.topics}
         is_old = self._seconds() - self._min_isr_at > CONFIGS_FRESH_SECONDS
@@ -191,7 +191,7 @@ class SnapshotReader:
             self._min_isr = await min_isr_of(self._connections, described.topics, missing)
 
     def _add_own(
-        self, snapshot: ClusterSnapshot, described: Described | None, missing: Missing
+        self, snapshot: ClusterSnapshot, described: DescribedMetadata | None, missing: Missing
     ) -> ClusterSnapshot:
         """Add the event logs, and what the controlling process knows."""
         nodes = snapshot.nodes
@@ -294,7 +294,7 @@ def parse_bootstrap(servers: str) -> tuple[Address, ...]:
 
 
 def _nodes_of(
-    described: Described,
+    described: DescribedMetadata,
     quorum: QuorumStatus | None,
     controllers: Mapping[int, str],
     fenced: frozenset[int],
