@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 import kraftsim
 from kraftsim.conformance.batches import batch, produce_request
@@ -19,7 +21,10 @@ from kraftsim.control.state.cluster_snapshot import (
     RequestFaultEntry,
     VerbStatus,
 )
+from kraftsim.control.state.event_logs import EventEnvelope
 from kraftsim.control.state.snapshot_reader import SnapshotReader, parse_bootstrap
+from kraftsim.events.event import LineEncoder, event_file_name
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
 from tests.cluster.broker_client import broker_client
@@ -297,3 +302,39 @@ async def test_event_logs_of_a_directory_that_is_not_there_are_no_error(
     assert snapshot.blocks == ()
     assert snapshot.checks is not None
     assert snapshot.checks.checked == ()
+
+
+async def test_a_violation_of_a_running_cluster_is_seen_live() -> None:
+    """A second allocation of the first block, as a broken controller would log it."""
+    with kraftsim.Cluster() as running:
+        envelope, first = running.events(ProducerIdBlockAllocated)[0]
+        events = running.directory / "events"
+        reader = reader_of(running)
+        snapshot = await wait_for(
+            reader,
+            lambda each: (
+                each.checks is not None and "producer-id-blocks-disjoint" in each.checks.checked
+            ),
+        )
+        assert snapshot.checks is not None
+        assert snapshot.checks.violations == ()
+        again = LineEncoder("run", "controller-199", 1).line(
+            0, latest_ns(running), 1, replace(first, broker_id=2)
+        )
+        (events / event_file_name("controller-199", 1)).write_bytes(again)
+        snapshot = await wait_for(
+            reader, lambda each: each.checks is not None and each.checks.violation_count > 0
+        )
+        await reader.close()
+        assert snapshot.checks is not None
+        found = {each.invariant: each for each in snapshot.checks.violations}
+        assert found["producer-id-blocks-disjoint"].witnesses == (
+            envelope.event_id,
+            "controller-199.1.0",
+        )
+
+
+def latest_ns(cluster: kraftsim.Cluster) -> int:
+    """Return the time of the last event of the controller."""
+    log = cluster.directory / "events" / event_file_name("controller-101", 1)
+    return msgspec.json.decode(log.read_bytes().splitlines()[-1], type=EventEnvelope).t_ns

@@ -8,6 +8,7 @@ import { byId, clock, span } from "./elements.js";
 const HEIGHT = 46;
 const SMALL_HEIGHT = 36;
 const FEW_NODES = 8;
+const NARROW = 760; // as in page.css
 const AXIS_HEIGHT = 26;
 const MARKS_MAX = 4000;
 
@@ -185,6 +186,11 @@ function drawBars(pen, name, lane, begin, end, x, colour) {
   pen.moveTo(0, (lane + 1) * lanes.height - 0.5);
   pen.lineTo(x(end) + 14, (lane + 1) * lanes.height - 0.5);
   pen.stroke();
+  if (innerWidth <= NARROW) {
+    // the list of nodes is above the lanes, not beside them
+    pen.fillStyle = colour("--soft");
+    pen.fillText(name, 2, lane * lanes.height + 8);
+  }
   const bars = lanes.bars.get(name) ?? [];
   bars.forEach((bar, index) => {
     const until = bars[index + 1]?.at ?? end;
