@@ -20,7 +20,8 @@ Examples:
   kraftsim list scenarios --extension ./my_scenario.py
   kraftsim list rules --long        # of an audit: also what a defect means, and what to do
   kraftsim list bugs       # then: kraftsim sweep SCENARIO --bug NAME
-  kraftsim list invariants --json invariants.json"""
+  kraftsim list invariants --json invariants.json
+  kraftsim list invariants --long   # which of them a run on Apache Kafka decides"""
 )
 @click.argument("kind", type=click.Choice(ALL_KINDS))
 @click.option("--long", "is_long", is_flag=True, help="Show more.")
@@ -31,8 +32,9 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
 
     With --long each scenario is shown with the releases that a cluster may start with, its number
     of controllers + brokers, the smallest numbers that it supports, and its workload parameters;
-    each fault with its target, its modes and triggers, and its parameters; each event with its view
-    in SQL and its fields; each rule of `kraftsim audit` with its source, what a defect means and
+    each fault with its target, its modes and triggers, and its parameters; each invariant with its
+    source and whether a run on Apache Kafka decides it; each event with its view in SQL and its
+    fields; each rule of `kraftsim audit` with its source, what a defect means and
     what to do.
 
     `environment`, `triggers`, `parts` and `traits` are what a scenario, a fault, a bug and a
@@ -99,6 +101,38 @@ def _list_long_events(json_file: Path | None) -> None:
             for line in event.lines():
                 click.echo(line)
     write_json(json_file, [event.as_json() for event in found])
+
+
+def _list_long_invariants(json_file: Path | None) -> None:
+    """Print a paragraph for every invariant: its source, and whether a run on nodes of Apache
+    Kafka decides it.
+    """
+    from kraftsim.cli.kinds import listing, places, with_places
+    from kraftsim.invariants.invariant import INVARIANTS
+    from kraftsim.invariants.without_nodes import reason_without_nodes
+
+    about, known = dict(listing("invariants")), places("invariants")
+    found = [(each, reason_without_nodes(each)) for each in INVARIANTS.all()]
+    if str(json_file) != "-":
+        for number, (each, reason) in enumerate(found):
+            if number:
+                click.echo()
+            place = f"  [{known[each.name]}]" if each.name in known else ""
+            click.echo(f"{each.name}{place}")
+            click.echo(f"  {about[each.name]}")
+            click.echo(f"  source: {each.source}")
+            click.echo(f"  on Apache Kafka: {reason or 'decided by clients and disks'}")
+    rows = [
+        {
+            "name": each.name,
+            "about": about[each.name],
+            "source": each.source,
+            "without_nodes": not reason,
+            "needs": reason,
+        }
+        for each, reason in found
+    ]
+    write_json(json_file, with_places("invariants", rows))
 
 
 def _list_scenarios(json_file: Path | None) -> None:
@@ -219,5 +253,6 @@ LONG = {
     "rules": _list_long_rules,
     "faults": _list_long_faults,
     "events": _list_long_events,
+    "invariants": _list_long_invariants,
 }
 """Kinds with a long listing."""
