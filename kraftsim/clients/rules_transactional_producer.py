@@ -153,6 +153,8 @@ class TransactionalProducer:
         self.identity: ProducerIdentity | None = None
         self.is_implicit = False
         """Whether the current transaction uses transaction.version 2."""
+        self._begins_implicit = False
+        """Whether the next one will."""
         self._transaction_version = 0
         self._coordinators: dict[CoordinatorKind, int] = {}
         self._finding: CoordinatorKind | None = None
@@ -225,10 +227,7 @@ class TransactionalProducer:
                     f"no transaction begins while the producer is {self.state.name}"
                 )
                 self.state = ProducerState.IN_TRANSACTION
-                self.is_implicit = (
-                    self._settings.uses_implicit_adding
-                    and self._transaction_version >= IMPLICIT_SINCE
-                )
+                self.is_implicit = self._begins_implicit
             case OffsetsGiven(group=group, offsets=offsets):
                 assert self.state is ProducerState.IN_TRANSACTION and not self._offsets, (
                     "offsets are sent in a transaction, one group at a time"
@@ -377,6 +376,7 @@ class TransactionalProducer:
             case InitProducerId():
                 assert answer.identity is not None, "InitProducerId returns an identity"
                 self.state, self._needs_next_epoch = ProducerState.READY, False
+                self._begins_implicit = self._may_add_implicitly
                 self._effects.append(IdTaken(answer.identity))
                 self._use(answer.identity)
             case AddPartitions(partitions=partitions):
@@ -429,7 +429,14 @@ class TransactionalProducer:
     def _settle(self, outcome: TransactionOutcome, identity: ProducerIdentity | None) -> None:
         """The transaction is completed; after a lost sequence the epoch is bumped next, unless
         EndTxn has done so.
+
+        It is also bumped before the first transaction with transaction.version 2: with the epoch of
+        the transaction before, whose markers may still be on their way, a partition would take the
+        records for records of that one (TransactionManager.maybeUpdateTransactionV2Enabled).
         """
+        if self._begins_implicit != self._may_add_implicitly:
+            self._needs_next_epoch = self._needs_next_epoch or self._may_add_implicitly
+            self._begins_implicit = self._may_add_implicitly
         assert self.identity is not None, "a transaction has an identity"
         self._effects.append(
             TransactionSettled(outcome=outcome, identity=self.identity, error_code=self.error_code)
@@ -445,6 +452,10 @@ class TransactionalProducer:
             self._needs_next_epoch, self.state = True, ProducerState.INITIALISING
         else:
             self.state = ProducerState.READY
+
+    @property
+    def _may_add_implicitly(self) -> bool:
+        return self._settings.uses_implicit_adding and self._transaction_version >= IMPLICIT_SINCE
 
     def _need_abort(self, error_code: ErrorCode, reason: str) -> None:
         if self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):

@@ -212,6 +212,47 @@ def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch() -> None:
     ]
 
 
+def test_the_epoch_is_bumped_before_the_first_transaction_with_version_2() -> None:
+    """The markers of the one before may still be on their way: Apache Kafka committed the records
+    of the next transaction of the same epoch with them, and answered EndTxn INVALID_TXN_STATE.
+
+    Source: KIP-890, TransactionManager.maybeUpdateTransactionV2Enabled.
+    """
+    script = Script().begun()
+    script.step(
+        CoordinatorFound(
+            kind=CoordinatorKind.TRANSACTION, broker_id=COORDINATOR, transaction_version=2
+        )
+    )
+    script.step(CommitAsked())
+    assert not script.rules.is_implicit, "a transaction keeps the version that it began with"
+    script.say()
+    assert script.settled[-1].outcome is TransactionOutcome.COMMITTED
+    asked = script.asked[-1]
+    assert isinstance(asked, InitProducerId) and asked.identity == FIRST
+    script.say(identity=ProducerIdentity(4000, 1))
+    assert script.rules.state is ProducerState.READY
+    script.step(BeginAsked())
+    script.give("b")
+    assert script.rules.is_implicit
+    assert script.sent[-1].batches[0].identity == ProducerIdentity(4000, 1)
+
+
+def test_a_version_that_is_learned_between_transactions_waits_for_the_next_one() -> None:
+    """Only the end of a transaction, or a fresh epoch, changes how the next one begins."""
+    script = Script().begun()
+    script.step(CommitAsked())
+    script.say()
+    script.step(
+        CoordinatorFound(
+            kind=CoordinatorKind.TRANSACTION, broker_id=COORDINATOR, transaction_version=2
+        )
+    )
+    script.step(BeginAsked())
+    script.give("b")
+    assert not script.rules.is_implicit and script.kinds[-1] == "AddPartitions"
+
+
 def test_commit_waits_for_its_records_and_sequences_continue() -> None:
     script = Script().begun()
     script.give("b")
