@@ -32,8 +32,8 @@ WORK_SECONDS = 8.0
 TIMEOUT_MS = 1000
 LAST_BUT_ONE = 32765
 """InitProducerId bumps it to the last epoch that a producer gets."""
-DECIDED_SECONDS = 15.0
-"""Many times the timeout of the transactions."""
+DECIDED_SECONDS = 3.0
+"""Many times the interval of the check for timed-out transactions."""
 ABORTING, RESTARTING = "aborting", "restarting"
 
 

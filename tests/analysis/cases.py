@@ -11,6 +11,7 @@ from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.broker_cases import BROKER_ROWS
 from tests.analysis.cleaned_cases import CLEANED_ROWS
+from tests.analysis.client_view_cases import CLIENT_VIEW_ROWS
 from tests.analysis.connection_cases import CONNECTION_ROWS
 from tests.analysis.coordinator_cases import COORDINATOR_ROWS
 from tests.analysis.durable_metadata_cases import DURABLE_METADATA_ROWS
@@ -692,4 +693,5 @@ CASES = [
         )
     ),
     *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
+    *(Case(*row) for row in CLIENT_VIEW_ROWS),
 ]

@@ -29,6 +29,7 @@ from kraftsim.invariants.verdict import (
 )
 from tests.analysis.broker_cases import add_broker_events
 from tests.analysis.cases import CASES, Case
+from tests.analysis.client_view_cases import add_client_view_events
 from tests.analysis.connection_cases import add_connection_events
 from tests.analysis.coordinator_cases import add_coordinator_events
 from tests.analysis.durable_metadata_cases import started
@@ -212,7 +213,13 @@ def random_history(seed: int) -> History:
         add_voter_events,
     ):
         add_events(history, random, slip)
-    for add_events in (add_broker_events, add_sequence_events, add_join_events, add_read_events):
+    for add_events in (
+        add_broker_events,
+        add_sequence_events,
+        add_join_events,
+        add_read_events,
+        add_client_view_events,
+    ):
         add_events(history, random, slip)
     return history
 

@@ -13,10 +13,10 @@ from kraftsim.events.event import Event
 from kraftsim.events.runs import FencedProducersExpected
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
-from protocol.errors import ErrorCode
 
 NAME: Final = "timed-out-producers-fenced-by-epoch"
-MISTAKE: Final = int(ErrorCode.INVALID_TXN_STATE)
+MISTAKE: Final = 48
+"""INVALID_TXN_STATE."""
 
 
 class FencedByEpoch:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 MEANINGS: Final[Mapping[str, str]] = {
+    "aborting": "applications that abort in the last epoch of their producer id: 0 or 1",
     "administrators": "admin clients that change metadata at the same time",
     "askers": "clients that request producer ids before the faults",
     "attempts": "attempts of the second machine to register with the broker id of the first",
@@ -21,6 +22,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "copiers": "consume-transform-produce applications in one consumer group",
     "crashes": "crashes of consume-transform-produce applications",
     "dealers": "transactional producers that write at the same time",
+    "groups": "groups without members whose offsets are committed in transactions",
     "hops": "upgrades, each to a later release, at most",
     "ids": "producer ids requested while faults are injected",
     "ids_after": "producer ids requested after the faults are healed",
@@ -41,6 +43,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "replicas": "replicas of each partition",
     "replicas_max": "partitions times replicas of the largest topic",
     "resizes": "changes of the size of producer id blocks",
+    "restarting": "applications that restart in the last epoch of their producer id: 0 or 1",
     "rounds": "rounds of metadata changes",
     "steps": "Produce requests of each sequence of random steps",
     "too_large_per_mille": "records in 1,000 that exceed max.message.bytes",

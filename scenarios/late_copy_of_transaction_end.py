@@ -1,18 +1,20 @@
-"""A copy of a WriteTxnMarkers request arrives when the next transaction of its producer is open;
-checks that it does not end that one.
+"""A copy of EndTxn, or of the WriteTxnMarkers that it leads to, arrives when the next transaction of
+the producer is open; checks that it does not end that one.
 
-With transaction.version 2 the marker has the bumped epoch, which is also that of the next
-transaction. Partitions of 4.0 and 4.1 take the copy as the end of that transaction: what was
-written so far is committed, though the application aborts. Since 4.2 the request says that its
-epoch was bumped, and such a marker is rejected (`--release 4.1` reproduces KAFKA-19446).
-Source: KIP-1228; tested with Apache Kafka 4.0.0, 4.0.1, 4.1.2 and 4.2.0.
+Up to 3.9 an EndTxn does not say which transaction it ends (KAFKA-17754; `--release 3.9`). With
+transaction.version 2 each transaction has an epoch of its own, but the marker has the bumped epoch,
+which is also that of the next transaction: partitions of 4.0 and 4.1 take a copy of it as the end
+of that one (KAFKA-19446; `--release 4.1`). Half of a transaction is committed then, though the
+application aborts it. Since 4.2 the request says that its epoch was bumped, and such a marker is
+rejected.
+Source: KIP-890, KIP-1228; tested with Apache Kafka 3.9.1, 4.0.0, 4.0.1, 4.1.2 and 4.2.0.
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
-from kraftsim.lab.workloads.one_node import SETTINGS, WRITE_TXN_MARKERS, carry_on
+from kraftsim.lab.workloads.one_node import END_TXN, SETTINGS, WRITE_TXN_MARKERS, carry_on
 from kraftsim.lab.workloads.orders import MUST_EXERCISE, OrdersWorkload, TransactionalClient
 from kraftsim.lab.workloads.phases import under_faults
 
@@ -25,7 +27,7 @@ OPEN_SECONDS = 0.6
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Commit and abort transactions in turn while markers of the previous ones arrive again."""
+    """Commit and abort transactions in turn while ends of the previous ones arrive again."""
     orders = OrdersWorkload(partitions=1, replicas=1, transaction_timeout_ms=30_000)
     await orders.open(stage)
     app = orders.order_app(stage, "dealer-1", "deals-1")
@@ -50,19 +52,19 @@ async def run(stage: ScenarioEnvironment) -> None:
             )
         await client.close()
 
-    await under_faults(
-        stage, app.client_host.run(work()), seconds=WORK_SECONDS
-    )
+    await under_faults(stage, app.client_host.run(work()), seconds=WORK_SECONDS)
     await orders.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw markers that are sent twice: the copy arrives later, on another connection."""
+    """Draw requests that are sent twice: the copy arrives later, on another connection."""
     return tuple(
         Fault(
             kind="duplicate-request",
             target=AT_THE_TRIGGER,
-            trigger=OnFrame(api_key=WRITE_TXN_MARKERS, nth=nth, moment="before"),
+            trigger=OnFrame(
+                api_key=random.choice((END_TXN, WRITE_TXN_MARKERS)), nth=nth, moment="before"
+            ),
             params={"after_ms": random.choice((200, 300, 400)), "duration_ms": 8000},
         )
         for nth in sorted(random.sample(range(1, 5), random.randint(1, 2)))
@@ -70,10 +72,10 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 SCENARIO = Scenario(
-    name="delayed_transaction_marker",
-    summary="The marker of a transaction arrives again when the next one of its producer is open, "
-    "and does not end it.",
-    must_exercise=tuple(name for name in MUST_EXERCISE),
+    name="late_copy_of_transaction_end",
+    summary="EndTxn or a marker arrives again when the next transaction of its producer is open, and "
+    "does not end it.",
+    must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,
     controllers=1,
@@ -84,5 +86,5 @@ SCENARIO = Scenario(
     workload={"transactions": 5, "records": 1},
     fewest_controllers=1,
     fewest_brokers=1,
-    since="4.0",
+    since="3.6",
 )
