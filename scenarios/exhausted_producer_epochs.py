@@ -56,9 +56,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     await reader.close()
 
 
-async def _wear_out(
-    stage: ScenarioEnvironment, orders: OrdersWorkload, names: list[str]
-) -> None:
+async def _wear_out(stage: ScenarioEnvironment, orders: OrdersWorkload, names: list[str]) -> None:
     """Let the coordinator load a record at the last epoch but one for each transactional id."""
     first = orders.order_app(stage, "first", "first")
 

@@ -7,6 +7,7 @@ consumers wait for ever (KAFKA-14402; `--release 3.5`). Since 3.6 the coordinato
 Source: KIP-890 part 1; tested with Apache Kafka 3.5.2 and 3.6.2.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftsim.clients.events_transactions import CopyRead
@@ -43,9 +44,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         client = await app.restart_producer()
         for partition in range(partitions):
             client = await carry_on(
-                client,
-                lambda client, partition=partition: transact(client, partition),
-                app.restart_producer,
+                client, partial(transact, partition=partition), app.restart_producer
             )
         await client.close()
 

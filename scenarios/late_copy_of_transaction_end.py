@@ -1,5 +1,5 @@
-"""A copy of EndTxn, or of the WriteTxnMarkers that it leads to, arrives when the next transaction of
-the producer is open; checks that it does not end that one.
+"""A copy of EndTxn, or of the WriteTxnMarkers that follows it, arrives when the next transaction is
+open; checks that it does not end that one.
 
 Up to 3.9 an EndTxn does not say which transaction it ends (KAFKA-17754; `--release 3.9`). With
 transaction.version 2 each transaction has an epoch of its own, but the marker has the bumped epoch,
@@ -10,6 +10,7 @@ rejected.
 Source: KIP-890, KIP-1228; tested with Apache Kafka 3.9.1, 4.0.0, 4.0.1, 4.1.2 and 4.2.0.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
@@ -46,9 +47,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         client = await app.restart_producer()
         for index in range(stage.workload("transactions")):
             client = await carry_on(
-                client,
-                lambda client, commits=index % 2 == 0: transact(client, commits=commits),
-                app.restart_producer,
+                client, partial(transact, commits=index % 2 == 0), app.restart_producer
             )
         await client.close()
 
@@ -73,8 +72,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="late_copy_of_transaction_end",
-    summary="EndTxn or a marker arrives again when the next transaction of its producer is open, and "
-    "does not end it.",
+    summary="EndTxn or a marker arrives again when the next transaction of its producer is open, "
+    "and does not end it.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -8,6 +8,7 @@ and the commit then lands nowhere).
 Source: KIP-98, KIP-211; tested with Apache Kafka 4.0.0, 4.0.1, 4.1.2 and 4.2.0.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftsim.clients.events_transactions import OffsetLearned, OffsetsAsked
@@ -46,15 +47,11 @@ async def run(stage: ScenarioEnvironment) -> None:
         client = await app.restart_producer()
         for group_id in groups:
             client = await carry_on(
-                client,
-                lambda client, group_id=group_id: transact(client, group_id),
-                app.restart_producer,
+                client, partial(transact, group_id=group_id), app.restart_producer
             )
         await client.close()
 
-    await under_faults(
-        stage, app.client_host.run(work()), seconds=WORK_SECONDS
-    )
+    await under_faults(stage, app.client_host.run(work()), seconds=WORK_SECONDS)
     await transactions_settle(stage, (OFFSETS_TOPIC,))
     for group_id in groups:
         await within(stage, f"offsets of {group_id}", _ask(stage, group_id), ANSWER_SECONDS)

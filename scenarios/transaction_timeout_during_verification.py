@@ -49,9 +49,7 @@ async def run(stage: ScenarioEnvironment) -> None:
             client = await carry_on(client, transact, app.restart_producer)
         await client.close()
 
-    await under_faults(
-        stage, app.client_host.run(work()), seconds=WORK_SECONDS
-    )
+    await under_faults(stage, app.client_host.run(work()), seconds=WORK_SECONDS)
     await orders.audit(stage)
 
 

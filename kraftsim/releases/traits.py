@@ -129,8 +129,8 @@ CHECKS_EPOCHS_FIRST = Trait(
     since_release="4.0",
     why="KAFKA-19690; checked on 3.9.1, 4.0.0, 4.0.2, 4.1.0, 4.1.1 and 4.4.0",
 )
-"""A batch of a past epoch whose verification is outdated gets INVALID_PRODUCER_EPOCH (before, and in
-4.0.0 and 4.1.0: INVALID_TXN_STATE).
+"""A batch of a past epoch whose verification is outdated gets INVALID_PRODUCER_EPOCH (before, and
+in 4.0.0 and 4.1.0: INVALID_TXN_STATE).
 """
 
 NEW_ID_AFTER_LAST_TIMEOUT = Trait(

@@ -548,7 +548,6 @@ class TransactionRulesSince40(TransactionRules):
             )  # the former, exhausted id is invalid from now on
         return facts
 
-
     def _forced_with_bump(
         self,
         facts: TransactionFacts,

@@ -4,8 +4,8 @@ not: how their replay files are made, and what they show.
     python -m tests.apache_kafka.replayed_bugs make [NAME ...]
     python -m tests.apache_kafka.replayed_bugs measure [NAME ...]
 
-`make` searches the seeds of a scenario in simulation for the first that violates the invariant, with
-the bug in kraftsim's nodes or with a release that has it, shrinks that run without changing a
+`make` searches the seeds of a scenario in simulation for the first that violates the invariant,
+with the bug in kraftsim's nodes or with a release that has it, shrinks that run without changing a
 parameter of a fault, and writes tests/apache_kafka/replays/NAME.json. `measure` replays the files
 on nodes of Apache Kafka, and writes docs/replayed-bugs.json and the table of docs/replayed-bugs.md.
 """
@@ -50,7 +50,7 @@ class ReplayedBug:
     `release` is that of the simulated nodes, `injects` whether the bug is injected into them: a
     release line of which only an early patch release has the bug does not show it by itself. The
     last of `affected` and the first of `fixed` are the closest to each other. `fault` says in words
-    what the fault of the run does; with `api_key` all faults of the seed are of requests of that API.
+    what the fault of the run does; with `api_key` all faults of the seed are of that API.
     """
 
     name: str

@@ -217,6 +217,25 @@ def test_transactional_data_requires_the_partition_in_the_transaction_since_3_6(
     assert manager(policy=trusting).check(transactional) == APPEND
 
 
+@pytest.mark.parametrize(
+    ("checks_epochs_first", "verdict"), [(True, OLD_EPOCH), (False, WRONG_TRANSACTION)]
+)
+def test_verification_that_a_timeout_outdates_reports_the_epoch_since_4_0(
+    checks_epochs_first: bool, verdict: Refusal
+) -> None:
+    """KAFKA-19690: while the coordinator verified the batch, the transaction timed out, and its
+    marker has a later epoch. Verified with 3.9.1, 4.0.0, 4.0.2, 4.1.0, 4.1.1 and 4.4.0.
+    """
+    policy = ProducerStatePolicy(checks_epochs_first=checks_epochs_first)
+    state = ProducerStateManager(policy)
+    guard = state.begin_verification(7, 3, 0, 0)
+    assert isinstance(guard, int)
+    state.apply(make_marker(epoch=4), 100)
+    batch = make_batch(0, epoch=3, transactional=True)
+    assert state.check(batch, guard) == verdict
+    assert state.check_coordinated(batch, guard) == verdict
+
+
 def test_non_transactional_data_is_rejected_during_a_transaction() -> None:
     """And readers of committed data stop where the oldest open transaction begins, until its marker
     is on all in-sync replicas.

@@ -384,8 +384,8 @@ def test_exhausted_epoch_can_still_be_fenced() -> None:
 
 
 def test_timeout_in_the_last_epoch_leaves_the_reserved_one_before_4_3() -> None:
-    """KAFKA-20090: the producer's own abort is a retry then, and returns an epoch whose transactions
-    cannot end. Verified with 4.1.2, 4.2.2 and 4.3.1.
+    """KAFKA-20090: the producer's own abort is a retry then, and returns that epoch, whose
+    transactions cannot end. Verified with 4.1.2, 4.2.2 and 4.3.1.
     """
     known = entry(ONGOING, epoch=LAST)
     facts = TransactionRulesSince41().decide_forced_abort(known, 2, NOW)

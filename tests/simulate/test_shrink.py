@@ -101,6 +101,15 @@ def test_budget_ends_shrinking_with_the_smallest_run_so_far(
     assert not stopped.is_smallest and stopped.candidate.faults == request.faults
 
 
+def test_parameters_of_faults_may_be_kept(failing: tuple[RunRequest, RunResult]) -> None:
+    """For a run on a real cluster, whose times are others: faults are removed, not changed."""
+    request, _ = failing
+    kept = shrink(request, keeps_parameters=True)
+    assert kept.is_smallest and len(kept.candidate.faults) == 1
+    assert kept.candidate.faults[0].params == DARK.params
+    assert kept.candidate.workload["work_ms"] == WORK["work_ms"]
+
+
 def test_run_that_does_not_fail_cannot_be_shrunk(failing: tuple[RunRequest, RunResult]) -> None:
     """Nor one that fails in another way than requested."""
     request, _ = failing

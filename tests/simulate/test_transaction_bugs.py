@@ -30,6 +30,19 @@ FINDINGS = [
     ("KAFKA-15784", "zombie_fenced_by_generation", 10, "each-input-processed-once"),
     ("KAFKA-16352", "coordinator_failover_every_state", 4, "no-hanging-transactions"),
     ("KAFKA-17754", "delayed_end_txn", 3, "read-committed-isolation"),
+    (
+        "KAFKA-19163",
+        "transaction_of_group_without_members",
+        1,
+        "committed-offsets-returned",
+    ),
+    ("KAFKA-19367", "exhausted_producer_epochs", 1, "recovers-after-heal"),
+    (
+        "KAFKA-19690",
+        "transaction_timeout_during_verification",
+        1,
+        "timed-out-producers-fenced-by-epoch",
+    ),
 ]
 
 
@@ -71,6 +84,29 @@ def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0() -> None:
     stuck = run_scenario("hanging_transaction_marker", seed=1, release="3.9")
     assert stuck.trouble is not None and "marker" in stuck.trouble
     assert run_scenario("hanging_transaction_marker", seed=1).outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "affected", "fixed", "seed", "invariant"),
+    [
+        ("late_batch_after_abort", "3.5", "3.6", 1, "recovers-after-heal"),
+        ("late_copy_of_transaction_end", "3.9", "4.2", 6, "read-committed-isolation"),
+        ("late_copy_of_transaction_end", "4.1", "4.2", 1, "transactions-atomic"),
+        ("exhausted_producer_epochs", "4.2", "4.3", 1, "recovers-after-heal"),
+    ],
+)
+def test_late_request_shows_the_bug_of_a_release(
+    scenario: str, affected: str, fixed: str, seed: int, invariant: str
+) -> None:
+    """KAFKA-14402, KAFKA-17754, KAFKA-19446 and KAFKA-20090, without a switch; Apache Kafka does
+    the same (docs/replayed-bugs.md).
+    """
+    before = run_scenario(scenario, seed=seed, release=affected)
+    assert invariant in before.invariants_violated, "\n".join(before.lines())
+    after = run_scenario(scenario, seed=seed, release=fixed)
+    assert (after.outcome, after.violations, after.trouble) == ("ok", (), None), "\n".join(
+        after.lines()
+    )
 
 
 def keeps_the_first_record(

@@ -375,7 +375,8 @@ class _Steps:
             if not self._take(
                 self._with(place, simpler)
                 for simpler in simpler_faults(self.best.faults[place])
-                if not self.keeps_parameters or _parameters(simpler) == _parameters(self.best.faults[place])
+                if not self.keeps_parameters
+                or _parameters(simpler) == _parameters(self.best.faults[place])
             ):
                 place += 1
 

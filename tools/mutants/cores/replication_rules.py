@@ -138,7 +138,7 @@ CORE = Core(
         ),
         _rules.mutant(
             "ends-by-two-epochs",
-            "TransactionRules._decided_with_bump",
+            "TransactionRules._prepared_with_bump",
             "min(facts.producer_epoch + 1, FENCING_EPOCH)",
             "min(facts.producer_epoch + 2, FENCING_EPOCH)",
             "epochs are exhausted twice as fast as transactions end (KIP-890)",
