@@ -2,8 +2,8 @@
 while the node is down.
 
 The files of a real process cannot be made slow, full or unreadable without rights that a test does
-not have, and what was flushed cannot be told apart from what the page cache holds. Simulation has
-these faults (`kraftsim list faults`).
+not have, and nothing shows which bytes were flushed and which are only in the page cache.
+Simulation has these faults (`kraftsim list faults`).
 """
 
 import shutil

@@ -52,7 +52,7 @@ class Service(Protocol):
         ...
 
     def lines(self, state: ClusterState) -> Sequence[str]:
-        """Return what a user is told when the cluster is ready."""
+        """Return what is printed when the cluster is ready."""
         ...
 
     async def open(self, operations: ClusterOperations) -> None:

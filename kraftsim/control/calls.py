@@ -169,7 +169,7 @@ def decode_body(data: bytes, kinds: tuple[type[msgspec.Struct], ...]) -> msgspec
                 f"did you mean {near[0]}?" if near else f"it has {_fields_text(kinds)}",
             )
     try:
-        # a body that is one of several types is told apart by its fields
+        # several structs without tags are no union for msgspec: the fields have chosen one
         return msgspec.convert(raw, kind)
     except (msgspec.ValidationError, RecursionError) as wrong:
         raise CallRefused(400, str(wrong), f"it has {_fields_text(kinds)}") from wrong

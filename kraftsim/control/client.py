@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -87,7 +87,7 @@ class StreamedEvent:
     n: int
     t_ns: int
     wall_ms: int
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
 
 
 ENVELOPE: Final = ("kind", "node", "incarnation", "n", "t_ns", "wall_ms", "run")
@@ -233,7 +233,17 @@ def _found(data: Path | str) -> tuple[str, str]:
     return state.http, state.http_token
 
 
-def _settings(url: str, token: str, seconds: float) -> dict[str, Any]:
+class ClientSettings(TypedDict):
+    """Arguments of an httpx client."""
+
+    base_url: str
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+    trust_env: bool
+    follow_redirects: bool
+
+
+def _settings(url: str, token: str, seconds: float) -> ClientSettings:
     """Return arguments of an httpx client: no proxy of the environment gets the token."""
     return {
         "base_url": url.rstrip("/"),

@@ -207,7 +207,7 @@ class UpstreamControl:
 
     @property
     def line(self) -> str:
-        """What a user is told: the URL, and the token unless the user gave it."""
+        """What is printed: the URL, with the token unless the user gave it."""
         return self._plan.line(self._server.address.url)
 
     async def open(

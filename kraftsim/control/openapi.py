@@ -2,7 +2,7 @@
 and answers.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ ABOUT: Final = (
     "/healthz, and a Host header that names this server. A request that is refused is answered "
     "with `error` and `hint`."
 )
+JsonObject = dict[str, object]
 TAGS: Final = (
     ("nodes", "Kill, stop, restart, upgrade, pause and resume nodes; fail their disks"),
     ("network", "Cut, slow, reset and heal links between nodes and to clients"),
@@ -38,7 +39,7 @@ WITH_BODY: Final = {
 }
 
 
-def document() -> dict[str, Any]:
+def document() -> JsonObject:
     """Return the document."""
     types: dict[type[msgspec.Struct], None] = {Refused: None}
     for route in ROUTES:
@@ -46,7 +47,7 @@ def document() -> dict[str, Any]:
         if route.answer is not None:
             types[route.answer] = None
     _, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, JsonObject] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     paths["/openapi.json"] = {"get": _own_document()}
@@ -62,18 +63,16 @@ def document() -> dict[str, Any]:
         },
     }
     # msgspec gives a default that is a tuple as one; a document has arrays
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(written))
+    plain: JsonObject = msgspec.json.decode(msgspec.json.encode(written))
     return plain
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    operation: dict[str, Any] = {
+def _operation(route: Route) -> JsonObject:
+    operation: JsonObject = {
         "operationId": route.name,
         "summary": route.summary,
         "tags": [route.tag],
-        "responses": {
-            str(route.status): {"description": route.summary, "content": _content_of_answer(route)}
-        },
+        "responses": _responses(route),
     }
     if route.about:
         operation["description"] = route.about
@@ -96,18 +95,25 @@ def _operation(route: Route) -> dict[str, Any]:
         }
     if route.is_public:
         operation["security"] = []
-    statuses = {**COMMON, **(WITH_BODY if route.bodies else {}), **route.refusals}
-    for status in sorted(statuses):
-        if route.is_public and status == 401:
-            continue
-        operation["responses"][str(status)] = {
-            "description": statuses[status],
-            "content": {JSON: {"schema": _reference(Refused)}},
-        }
     return operation
 
 
-def _content_of_answer(route: Route) -> dict[str, Any]:
+def _responses(route: Route) -> JsonObject:
+    statuses = {**COMMON, **(WITH_BODY if route.bodies else {}), **route.refusals}
+    if route.is_public:
+        del statuses[401]
+    responses: JsonObject = {
+        str(route.status): {"description": route.summary, "content": _content_of_answer(route)}
+    }
+    for status in sorted(statuses):
+        responses[str(status)] = {
+            "description": statuses[status],
+            "content": {JSON: {"schema": _reference(Refused)}},
+        }
+    return responses
+
+
+def _content_of_answer(route: Route) -> JsonObject:
     if route.answer is not None:
         return {JSON: {"schema": _reference(route.answer)}}
     media = route.media.partition(";")[0]
@@ -115,9 +121,9 @@ def _content_of_answer(route: Route) -> dict[str, Any]:
     return {media: {"schema": {"type": "string", "description": about}}}
 
 
-def _content_of_body(route: Route) -> dict[str, Any]:
+def _content_of_body(route: Route) -> JsonObject:
     schemas = [_reference(each) for each in route.bodies]
-    content: dict[str, Any] = {
+    content: JsonObject = {
         JSON: {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
     }
     if route.takes_text:
@@ -125,7 +131,7 @@ def _content_of_body(route: Route) -> dict[str, Any]:
     return content
 
 
-def _own_document() -> dict[str, Any]:
+def _own_document() -> JsonObject:
     return {
         "operationId": "openapi",
         "summary": "This document",

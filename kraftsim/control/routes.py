@@ -6,7 +6,7 @@ A route that a cluster does not have in its mode answers 409 with the reason.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -405,7 +405,7 @@ class Parameter:
     name: str
     about: str
     where: str = "path"
-    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
     example: object = None
 
 

@@ -26,8 +26,8 @@ PLAN_FILE: Final = "http.json"
 
 
 class HttpPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Where HTTP is served, and with which token; `is_given`: the user chose it, and need not be
-    told.
+    """Where HTTP is served, and with which token; `is_given`: the user chose it, so that it
+    is not printed.
     """
 
     host: str = LOOPBACK
@@ -41,7 +41,7 @@ class HttpPlan(msgspec.Struct, frozen=True, kw_only=True):
         return cls(host=host, port=port, token=token or new_secret(), is_given=token is not None)
 
     def line(self, url: str) -> str:
-        """Return what a user is told: the URL, with the token unless the user gave it."""
+        """Return what is printed: the URL, with the token unless the user gave it."""
         return f"http={url}/" if self.is_given else f"http={url}/#token={self.token}"
 
 

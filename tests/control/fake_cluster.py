@@ -219,7 +219,7 @@ class Api:
         token: str | None = TOKEN,
         **options: object,
     ) -> httpx.Response:
-        """Send a request with the token, unless told otherwise."""
+        """Send a request with the token, or with another one or none."""
         own = [] if token is None else [("Authorization", f"Bearer {token}")]
         given = headers.items() if isinstance(headers, Mapping) else headers
         # arg-type: options of httpx, passed on as they are

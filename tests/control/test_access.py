@@ -37,7 +37,7 @@ async def test_every_route_needs_the_token(method: str, path: str) -> None:
     assert api.cluster.done == [] and api.cluster.rules.status(0) == ()
 
 
-async def test_a_missing_token_is_told_apart_and_says_where_it_is() -> None:
+async def test_the_answer_without_a_token_says_where_it_is() -> None:
     answer = await Api().ask("GET", "/v1/nodes", token=None)
     assert answer.headers["www-authenticate"] == 'Bearer realm="kraftsim"'
     assert "cluster.json" in answer.json()["hint"]
@@ -275,7 +275,7 @@ async def test_a_websocket_is_closed() -> None:
         ("example", False),
     ],
 )
-def test_loopback_is_told_from_what_others_reach(host: str, is_loopback: bool) -> None:
+def test_loopback_is_not_what_others_reach(host: str, is_loopback: bool) -> None:
     assert HttpAddress(host, PORT).is_loopback is is_loopback
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -136,7 +137,7 @@ async def test_a_route_without_parameters_takes_none() -> None:
     assert answer.status_code == 400 and answer.json()["hint"] == "it takes none"
 
 
-async def test_a_defect_is_told_without_its_traceback() -> None:
+async def test_a_defect_is_reported_without_its_traceback() -> None:
     """Only a defect of kraftsim gives 500; the answer has the same form."""
     api = Api()
     del api.cluster.rules
@@ -178,7 +179,7 @@ async def test_a_client_that_goes_away_in_its_body_is_no_defect() -> None:
 # Generated input
 # --------------------------------------------------------------------------------------------------
 
-DOCUMENT = document()
+DOCUMENT: Any = document()
 PLAIN_VALUES = (
     st.none()
     | st.booleans()

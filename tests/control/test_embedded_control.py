@@ -304,7 +304,7 @@ def test_no_proxy_of_the_environment_gets_the_token(
         assert client.describe().mode == "embedded"
 
 
-def test_a_data_directory_without_http_is_told(tmp_path: object) -> None:
+def test_a_data_directory_without_http_is_refused(tmp_path: object) -> None:
     with pytest.raises(NoControl, match="kraftsim up --http 8080"):
         ControlClient.of(str(tmp_path))
 

@@ -161,7 +161,7 @@ def test_http_that_cannot_be_served_ends_up_with_one_line(
     assert is_warned is ("--http-host" in options)
 
 
-def test_a_taken_port_is_told(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = kraftsim("up", "--http", str(port), "--data", str(tmp_path / "up"))

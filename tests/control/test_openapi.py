@@ -14,7 +14,7 @@ from kraftsim.control.routes import ROUTES, Route
 from kraftsim.lab.faults.rules_request_faults import RequestFault
 from tests.control.fake_cluster import NODE, Api
 
-DOCUMENT = document()
+DOCUMENT: Any = document()
 BODIES: dict[str, dict[str, object]] = {
     "upgrade": {"release": "4.1"},
     "disk": {"fault": "bit-rot"},
