@@ -177,7 +177,7 @@ def test_a_release_that_was_never_released_is_named_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_another_error_of_maven_is_told_by_its_first_line(
+def test_another_error_of_maven_is_reported_by_its_first_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_programs(tmp_path, monkeypatch, "echo 'Unknown host central'; echo more; exit 1")

@@ -174,7 +174,7 @@ def test_a_replay_on_apache_kafka_cannot_be_compared_byte_for_byte(tmp_path: Pat
     assert "--check compares runs in virtual time" in text
 
 
-def test_a_missing_java_is_told_before_anything_is_written(
+def test_a_missing_java_is_reported_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
