@@ -32,10 +32,12 @@ from kraftsim.invariants.without_nodes import (
 from kraftsim.lab.explore.over_sockets import check_run, read_events, undecided
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.metadata.events import BrokerRegistered, PartitionChanged, TopicDeleted
+from kraftsim.metadata.rules_image import MetadataImage, _digest
 from kraftsim.partitions.events import FinalRecord, FinalTransaction
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.server.events import SegmentsCleaned
 from kraftsim.transactions.events import TransactionChangeGivenUp
+from protocol.metadata.registrations import BrokerFeature, RegisterBrokerRecord
 
 Noted = tuple[Envelope, Event]
 Kind = TypeVar("Kind", bound=Event)
@@ -259,6 +261,20 @@ def test_the_checkpoint_of_the_cleaner_has_what_was_cleaned(
 
     on_disk = until(found)
     assert all(on_disk[log] >= offset for log, offset in until(emitted).items())
+
+
+def test_a_snapshot_may_list_the_features_of_a_broker_in_another_order() -> None:
+    """Apache Kafka keeps them in maps."""
+    digests = []
+    for names in (("group.version", "share.version"), ("share.version", "group.version")):
+        image = MetadataImage()
+        features = [
+            BrokerFeature(name=name, min_supported_version=0, max_supported_version=1)
+            for name in names
+        ]
+        image.load(RegisterBrokerRecord(broker_id=1, incarnation_id=bytes(16), features=features))
+        digests.append(_digest(image, 0))
+    assert digests[0] == digests[1]
 
 
 def final_transaction(offset: int, producer_id: int, producer_epoch: int) -> FinalTransaction:

@@ -305,3 +305,17 @@ def test_batches_below_the_log_start_offset_need_no_entry() -> None:
     disks.rows["leader_epochs"][0]["start_offset"] = 5
     logs[0].replica["log_start_offset"] = 5
     assert disks.result(checkpoints.LEADER_EPOCHS_FIT).outcome is AuditOutcome.SOUND
+
+
+def test_epochs_of_the_metadata_log_may_begin_at_its_first_snapshot() -> None:
+    """A controller of Apache Kafka removes epochs with the snapshots before it, and segments later;
+    a later epoch must fit all the same.
+    """
+    for first_epoch, outcome in ((3, AuditOutcome.SOUND), (4, AuditOutcome.DEFECT)):
+        disks, logs = cluster()
+        log = logs[0].home.log("__cluster_metadata", topic_id=None)
+        log.batch()
+        log.leader_epoch = 3
+        log.batch(2)
+        log.epochs((first_epoch, 1))
+        assert disks.result(checkpoints.LEADER_EPOCHS_FIT).outcome is outcome
