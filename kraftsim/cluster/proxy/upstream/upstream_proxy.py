@@ -68,6 +68,8 @@ PROBED_METADATA: Final = 1
 TLS_ALERT: Final = b"\x15\x03"
 GATE_SECONDS: Final = 0.1
 """So long after the last fault the gates are looked at again: one may still hold a request."""
+API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+PLAIN_VERSIONS_MAX: Final = 100
 OnHit = Callable[[RequestHit], None]
 
 
@@ -133,7 +135,6 @@ class UpstreamProxy:
         self._nodes: dict[int, UpstreamNode] = {}
         """By the port of the proxy."""
         self._by_id: dict[tuple[NodeKind, int], UpstreamNode] = {}
-        self._faults: dict[int, RequestFault] = {}
         self._open_frames: dict[ClientFrames, Relay] = {}
         self._gate_timer: asyncio.TimerHandle | None = None
         self._directory = directory
@@ -182,6 +183,8 @@ class UpstreamProxy:
     async def close(self) -> None:
         """End everything, and return when all events are written."""
         self._proxy.close()
+        if self._gate_timer is not None:
+            self._gate_timer.cancel()
         if self.recorder is not None:
             await self.recorder.close()
 
@@ -283,7 +286,7 @@ class UpstreamProxy:
     # ----------------------------------------------------------------------------------------------
 
     def _read_frames(self, relay: Relay, requests: Flow, responses: Flow) -> RelayFrames:
-        frames: ClientFrames = ClientFrames(
+        frames = ClientFrames(
             to_node=requests.feed,
             to_client=responses.feed,
             rewrite=self._rewrite,
@@ -373,17 +376,26 @@ class UpstreamProxy:
         self._close_gates()
 
     def _rewrite(self, api_key: int, api_version: int, frame: bytes) -> bytes:
-        known = api_version, frame[HEADER_V0_BYTES:]
-        if api_key == API_VERSIONS and known in self._plain_versions:
-            return frame  # as a node says at each connection
+        if api_key == API_VERSIONS:
+            return self._rewrite_versions(api_version, frame)
         try:
             rewritten = rewrite(api_key, api_version, frame, self._address_for)
         except UpstreamError as trouble:  # no port is free for a broker that has come
             self._fail(trouble)
             return frame
-        if api_key == API_VERSIONS and rewritten.frame is frame:
-            self._plain_versions[known] = None
         self.topic_names.update(topic_names_of(rewritten.message))
+        return rewritten.frame
+
+    def _rewrite_versions(self, api_version: int, frame: bytes) -> bytes:
+        """The same for ApiVersions, which a node answers alike at each connection."""
+        known = api_version, frame[HEADER_V0_BYTES:]
+        if known in self._plain_versions:
+            return frame
+        rewritten = rewrite(API_VERSIONS, api_version, frame, self._address_for)
+        if rewritten.frame is frame:
+            if len(self._plain_versions) >= PLAIN_VERSIONS_MAX:
+                self._plain_versions.clear()
+            self._plain_versions[known] = None
         return rewritten.frame
 
     def _address_for(self, kind: NodeKind, node_id: int, address: Address) -> Address:
