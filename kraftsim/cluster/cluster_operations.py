@@ -190,10 +190,10 @@ class ClusterOperations:
         self, node: str, settings: Mapping[str, str], *, awaits_replicas: bool
     ) -> NodeOutcome:
         before = self.release_of(node)
+        self._injected("restart", node, True)
         was_up = await self.driver.stop(node)
         self.driver.tell(node, settings)
         await self.driver.restart(node)
-        self._injected("restart", node, True)
         what = "stopped and started again" if was_up else "started again"
         if self.release_of(node) != before:
             what += f" as {self.release_of(node)}, was {before}"
