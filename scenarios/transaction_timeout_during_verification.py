@@ -4,8 +4,8 @@ that its producer learns that from the epoch.
 The answer to AddPartitionsToTxn comes late: meanwhile the transaction was aborted and its marker is
 in the partition, so the verification is outdated, and so is the epoch. INVALID_PRODUCER_EPOCH lets
 the application abort and continue; INVALID_TXN_STATE says that it has made a mistake, and Kafka
-Streams stops (KAFKA-19690: Apache Kafka up to 3.9, 4.0.0 and 4.1.0).
-Source: KIP-588, KIP-890; tested with Apache Kafka 3.9.1, 4.0.0, 4.0.2, 4.1.0, 4.1.1 and 4.4.0.
+Streams stops (KAFKA-19690: Apache Kafka up to 3.9, 4.0.0, 4.0.1 and 4.1.0).
+Source: KIP-588, KIP-890; tested with Apache Kafka 3.9.1, 4.0.0 to 4.0.2, 4.1.0, 4.1.1 and 4.4.0.
 """
 
 from typing import TYPE_CHECKING

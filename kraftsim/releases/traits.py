@@ -127,10 +127,10 @@ as the same).
 CHECKS_EPOCHS_FIRST = Trait(
     name="checks-epochs-first",
     since_release="4.0",
-    why="KAFKA-19690; checked on 3.9.1, 4.0.0, 4.0.2, 4.1.0, 4.1.1 and 4.4.0",
+    why="KAFKA-19690; checked on 3.9.1, 4.0.0 to 4.0.2, 4.1.0, 4.1.1 and 4.4.0",
 )
 """A batch of a past epoch whose verification is outdated gets INVALID_PRODUCER_EPOCH (before, and
-in 4.0.0 and 4.1.0: INVALID_TXN_STATE).
+in 4.0.0, 4.0.1 and 4.1.0: INVALID_TXN_STATE).
 """
 
 NEW_ID_AFTER_LAST_TIMEOUT = Trait(

@@ -386,10 +386,10 @@ KAFKA_19690 = Bug(
         INVALID_TXN_STATE, as if the application had made a mistake: Kafka Streams stops. With
         INVALID_PRODUCER_EPOCH it aborts and continues.
 
-        Source: KAFKA-19690; affects Apache Kafka up to 3.9, 4.0.0 and 4.1.0, fixed by checking the
-        epoch first (UnifiedLog.analyzeAndValidateProducerState).
+        Source: KAFKA-19690; affects Apache Kafka up to 3.9, 4.0.0, 4.0.1 and 4.1.0, fixed by
+        checking the epoch first (UnifiedLog.analyzeAndValidateProducerState).
         """,
-    fixed_in=("4.0.1 or 4.0.2", "4.1.1"),
+    fixed_in=("4.0.2", "4.1.1"),
     swap=lambda parts: parts.replacing(producer_state_manager=ChecksVerificationFirst),
     scenario="transaction_timeout_during_verification",
     caught_by=("timed-out-producers-fenced-by-epoch",),
