@@ -154,8 +154,7 @@ def proxy(
             _print_node(node, proxy.address_of(node))
         proxy.on_node = _print_node
         if control is not None:
-            events = directory.events if directory is not None else None
-            await control.open(proxy, node_tls=node_tls, events=events)
+            await control.open(proxy, node_tls=node_tls, directory=directory)
             click.echo(control.line)
         for fault in injected:
             _inject(proxy, fault)

@@ -15,6 +15,7 @@ from kraftsim.cluster.cluster_operations import (
     NotInThisCluster,
     UnknownTarget,
 )
+from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamProxy
 from kraftsim.control.application import ControlApplication
 from kraftsim.control.controlled import (
@@ -211,11 +212,16 @@ class UpstreamControl:
         return self._plan.line(self._server.address.url)
 
     async def open(
-        self, proxy: UpstreamProxy, *, node_tls: SSLContext | None, events: Path | None
+        self,
+        proxy: UpstreamProxy,
+        *,
+        node_tls: SSLContext | None,
+        directory: RunDirectory | None,
     ) -> None:
         """Serve. The state is read from the cluster itself, past the proxy and its faults;
-        `node_tls` is what that takes.
+        `node_tls` is what that takes. `directory` has the recorded events, if there are any.
         """
+        events = None if directory is None else directory.events
         controlled = ControlledUpstream(proxy, events=events)
         self._snapshots = SnapshotReader(
             proxy.plan.upstream,
