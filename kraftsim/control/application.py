@@ -228,6 +228,9 @@ class ControlApplication:
                     if len(piece) >= PIECE_BYTES:
                         yield bytes(piece)
                         piece.clear()
+                        # sending need not wait: without this the loop would not notice that the
+                        # client has left, nor serve others meanwhile
+                        await asyncio.sleep(0)
                 if piece:
                     yield bytes(piece)
                     beat_at = loop.time() + self._heartbeat_seconds

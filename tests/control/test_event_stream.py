@@ -335,3 +335,22 @@ async def test_a_seventeenth_stream_is_429(tmp_path: Path) -> None:
     for stream in streams:
         await stream.leave()
     assert (await api.ask("GET", "/v1/events?follow=false")).status_code == 200
+
+
+async def test_a_client_that_leaves_in_a_long_backlog_ends_its_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sending never waits here, as to a socket with room: the loop must get a turn between."""
+    monkeypatch.setattr(event_stream, "CHUNK_BYTES", 1 << 22)  # as with many logs
+    api = Api(tmp_path)
+    log = Log(tmp_path, "broker-1")
+    line = b'{"node":"broker-1","incarnation":1,"n":0,"t_ns":1,"kind":"A","note":"%b"}\n' % (
+        b"x" * 900
+    )
+    log.write(line * 2000)
+    stream = Stream(api, "from=start")
+    await stream.piece()
+    await stream.leave()
+    assert api.application.streams == 0
+    received = sum(len(stream.pieces.get_nowait()) for _ in range(stream.pieces.qsize()))
+    assert received < 500_000, "of two megabytes"

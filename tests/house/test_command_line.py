@@ -95,6 +95,21 @@ def test_listing_commands_imports_none_of_them() -> None:
     assert not {"rich", "pyspark", "msgspec", "asyncio", "structlog"} & set(loaded)
 
 
+def test_a_cluster_without_http_imports_nothing_of_it() -> None:
+    """Neither `kraftsim up` and its supervisor, nor a cluster in a test, nor a proxy."""
+    program = (
+        "import sys; import kraftsim.cli.up, kraftsim.cli.proxy, kraftsim.cluster.supervise, "
+        "kraftsim.testing.cluster; print(*sorted(sys.modules))"
+    )
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+    of_http = {"starlette", "uvicorn", "h11", "httpx", "anyio", "prometheus_client"}
+    assert not {*of_http, "kraftsim.control"} & loaded
+
+
 def test_a_node_imports_neither_spark_nor_the_terminal_renderer() -> None:
     program = (
         "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print(*sorted(sys.modules))"
