@@ -36,7 +36,8 @@ REPLAYS: Final = Path(__file__).parent / "replays"
 RESULTS: Final = ROOT / "docs" / "replayed-bugs.json"
 PAGE: Final = ROOT / "docs" / "replayed-bugs.md"
 SEEDS_MAX: Final = 200
-BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
+BEGIN, END = "<!-- table -->\n", "Measured: "
+"""What stands before and behind the table of the page."""
 HEAD: Final = (
     "| bug | scenario | late request | releases that show it | invariants violated there | "
     "releases that do not |\n|---|---|---|---|---|---|"
