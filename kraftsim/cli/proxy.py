@@ -149,10 +149,7 @@ def proxy(
             capture=capture,
         )
         await proxy.open()
-        click.echo(f"bootstrap.servers={proxy.bootstrap}")
-        for node in proxy.nodes:
-            _print_node(node, proxy.address_of(node))
-        proxy.on_node = _print_node
+        _announce(proxy)
         if control is not None:
             await control.open(proxy, node_tls=node_tls, directory=directory)
             click.echo(control.line)
@@ -192,6 +189,15 @@ def addresses_of(text: str) -> tuple[tuple[str, int], ...]:
             raise Failure(f"{word.strip()!r} is not an address: write --upstream HOST:PORT")
         found.append((host.removeprefix("[").removesuffix("]"), int(port)))
     return tuple(found)
+
+
+def _announce(proxy: "UpstreamProxy") -> None:
+    """Print the addresses of the proxy, and from now on what is new."""
+    click.echo(f"bootstrap.servers={proxy.bootstrap}")
+    for node in proxy.nodes:
+        _print_node(node, proxy.address_of(node))
+    proxy.on_node = _print_node
+    proxy.on_notice = partial(click.echo, err=True)
 
 
 def _print_node(node: "UpstreamNode", address: str) -> None:

@@ -22,7 +22,6 @@ from kraftsim.world.real.world import RealWorld, real_world
 HARNESS = "harness"
 """The name under which a test's own events are in the event log."""
 ANYWHERE = "*"
-TRIGGER = "the test"
 OnHit = Callable[[RequestHit], None]
 
 
@@ -31,17 +30,22 @@ def _nothing(hit: RequestHit) -> None:
 
 
 class RequestFaults:
-    """The faults of requests of one cluster; it belongs to one event loop."""
+    """The faults of requests of one cluster; it belongs to one event loop. `trigger` says in events
+    who injects them.
+    """
 
     def __init__(
         self,
         cluster: EmbeddedCluster | ProcessCluster,
         driver: ClusterFaultDriver,
         directory: RunDirectory,
+        *,
+        trigger: str = "the test",
     ) -> None:
         self._cluster = cluster
         self._driver = driver
         self._directory = directory
+        self._trigger = trigger
         self._running: dict[int, RequestFault] = {}
         self._world: RealWorld | None = None
 
@@ -53,7 +57,8 @@ class RequestFaults:
         """
         if isinstance(self._cluster, ProcessCluster):
             await self._driver.door()  # or there is none
-        self._emit(FaultInjected(fault=str(fault), target=fault.node or ANYWHERE, trigger=TRIGGER))
+        target = fault.node or ANYWHERE
+        self._emit(FaultInjected(fault=str(fault), target=target, trigger=self._trigger))
 
         loop = asyncio.get_running_loop()
 

@@ -144,7 +144,7 @@ async def _foreground(
     cluster = ProcessCluster(spec, directory, judges_requests=spec.behind_proxy)
     secret = new_secret()
     driver = ClusterFaultDriver(cluster)
-    request_faults = RequestFaults(cluster, driver, directory)
+    request_faults = RequestFaults(cluster, driver, directory, trigger="the operator")
     operations = ClusterOperations(
         cluster, driver, request_faults, can_pause=True, on_change=lambda: write()
     )

@@ -121,7 +121,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class Gate:
+class AccessCheck:
     """Passes requests on to `app` that may be served; refuses the others with a `Refused`.
 
     `public` are the paths that GET and HEAD may read without a token.

@@ -1,4 +1,4 @@
-"""The HTTP API as an ASGI application: the table of routes on Starlette, behind the `Gate`."""
+"""The HTTP API as an ASGI application: the table of routes on Starlette, behind `AccessCheck`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,11 +17,11 @@ from starlette.types import ASGIApp
 
 from kraftsim.cluster.cluster_operations import BadSetting, UnknownTarget
 from kraftsim.cluster.manual_faults import NotPossible
-from kraftsim.control.access import BODY_BYTES_MAX, Gate, HttpAddress, Refused
+from kraftsim.control.access import BODY_BYTES_MAX, AccessCheck, HttpAddress, Refused
 from kraftsim.control.calls import (
     NUMBER_DIGITS_MAX,
-    Call,
     CallRefused,
+    HttpCall,
     RequestFaultText,
     decode_body,
 )
@@ -128,7 +128,7 @@ class ControlApplication:
         )
         application.router.redirect_slashes = False
         public = {route.path for route in ROUTES if route.is_public} | pages.keys()
-        self.app: ASGIApp = Gate(
+        self.app: ASGIApp = AccessCheck(
             application, address=address, token=token, public=frozenset(public)
         )
 
@@ -165,7 +165,7 @@ class ControlApplication:
     # Events
     # ----------------------------------------------------------------------------------------------
 
-    def stream_events(self, call: Call) -> AsyncIterator[bytes]:
+    def stream_events(self, call: HttpCall) -> AsyncIterator[bytes]:
         """See Context."""
         tail, wanted = self._tail_of(call)
         follows = _flag(call.query.get("follow", "true"), "follow")
@@ -173,7 +173,7 @@ class ControlApplication:
             raise CallRefused(429, f"{STREAMS_MAX} streams of events are open", "close one of them")
         return self._events(tail, wanted, follows=follows)
 
-    def _tail_of(self, call: Call) -> tuple[EventTail, EventFilter]:
+    def _tail_of(self, call: HttpCall) -> tuple[EventTail, EventFilter]:
         directory = self.controlled.events
         if directory is None:
             raise CallRefused(
@@ -259,7 +259,7 @@ class ControlApplication:
 # --------------------------------------------------------------------------------------------------
 
 
-async def _call_of(route: Route, request: Request) -> Call:
+async def _call_of(route: Route, request: Request) -> HttpCall:
     """Return the checked arguments of a call. Raises CallRefused."""
     known = [each.name for each in route.parameters if each.where == "query"]
     query: dict[str, str] = {}
@@ -276,7 +276,7 @@ async def _call_of(route: Route, request: Request) -> Call:
             raise CallRefused(400, f"the parameter {name} is given twice", "separate by commas")
         query[name] = value
     body = await _body_of(route, request) if route.bodies else None
-    return Call(
+    return HttpCall(
         path=request.path_params,
         query=query,
         body=body,

@@ -27,7 +27,7 @@ class CallRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpCall:
     """The arguments of a call: those in the path, those in the query, the body if the route has
     one, and Last-Event-ID.
     """

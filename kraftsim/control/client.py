@@ -34,7 +34,7 @@ from kraftsim.control.calls import (
     SlowBody,
     UpgradeBody,
 )
-from kraftsim.control.controlled import Described
+from kraftsim.control.controlled import ControlledDescription
 from kraftsim.control.routes import (
     V1,
     Ended,
@@ -98,7 +98,7 @@ ENVELOPE: Final = ("kind", "node", "incarnation", "n", "t_ns", "wall_ms", "run")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange(Generic[T]):
+class HttpExchange(Generic[T]):
     """A request, and the type of its answer."""
 
     method: str
@@ -131,40 +131,42 @@ def _refusal(status: int, content: bytes) -> ControlRefused:
     return ControlRefused(status, refused)
 
 
-def _on_node(node: str, verb: str, body: msgspec.Struct | None = None) -> Exchange[NodeOutcomes]:
-    return Exchange("POST", f"{V1}/nodes/{quote(node, safe='')}/{verb}", NodeOutcomes, body)
+def _on_node(
+    node: str, verb: str, body: msgspec.Struct | None = None
+) -> HttpExchange[NodeOutcomes]:
+    return HttpExchange("POST", f"{V1}/nodes/{quote(node, safe='')}/{verb}", NodeOutcomes, body)
 
 
 def _restart(
     node: str, release: str | None, settings: Mapping[str, str] | None
-) -> Exchange[NodeOutcomes]:
+) -> HttpExchange[NodeOutcomes]:
     return _on_node(node, "restart", RestartBody(release=release, settings=dict(settings or {})))
 
 
 def _slow(
     target: str, latency_ms: float, jitter_ms: float, bytes_per_second: int
-) -> Exchange[ImposedConditions]:
+) -> HttpExchange[ImposedConditions]:
     body = SlowBody(
         target=target,
         latency_ms=latency_ms,
         jitter_ms=jitter_ms,
         bytes_per_second=bytes_per_second,
     )
-    return Exchange("POST", f"{V1}/network/slow", ImposedConditions, body)
+    return HttpExchange("POST", f"{V1}/network/slow", ImposedConditions, body)
 
 
-def _inject(fault: RequestFault | str) -> Exchange[RequestFaultReport]:
+def _inject(fault: RequestFault | str) -> HttpExchange[RequestFaultReport]:
     text = fault if isinstance(fault, str) else request_fault_text(fault)
-    return Exchange("POST", FAULTS, RequestFaultReport, RequestFaultText(text=text))
+    return HttpExchange("POST", FAULTS, RequestFaultReport, RequestFaultText(text=text))
 
 
 FAULTS: Final = f"{V1}/request-faults"
-DESCRIBE: Final = Exchange("GET", f"{V1}/cluster", Described)
-STATE: Final = Exchange("GET", f"{V1}/state", ClusterSnapshot)
-NODES: Final = Exchange("GET", f"{V1}/nodes", Nodes)
-NETWORK: Final = Exchange("GET", f"{V1}/network", ImposedConditions)
-REQUEST_FAULTS: Final = Exchange("GET", FAULTS, RequestFaultReports)
-END_FAULTS: Final = Exchange("DELETE", FAULTS, Ended)
+DESCRIBE: Final = HttpExchange("GET", f"{V1}/cluster", ControlledDescription)
+STATE: Final = HttpExchange("GET", f"{V1}/state", ClusterSnapshot)
+NODES: Final = HttpExchange("GET", f"{V1}/nodes", Nodes)
+NETWORK: Final = HttpExchange("GET", f"{V1}/network", ImposedConditions)
+REQUEST_FAULTS: Final = HttpExchange("GET", FAULTS, RequestFaultReports)
+END_FAULTS: Final = HttpExchange("DELETE", FAULTS, Ended)
 
 
 class EventLines:
@@ -290,7 +292,7 @@ class ControlClient:
         """Close the connections."""
         self._http.close()
 
-    def send(self, exchange: Exchange[T]) -> T:
+    def send(self, exchange: HttpExchange[T]) -> T:
         """Send a request and return the answer. Raises ControlRefused."""
         response = self._http.request(
             exchange.method, exchange.path, content=exchange.content, headers=exchange.headers
@@ -300,7 +302,7 @@ class ControlClient:
     # State
     # ----------------------------------------------------------------------------------------------
 
-    def describe(self) -> Described:
+    def describe(self) -> ControlledDescription:
         """Return what is controlled, and the verbs it has."""
         return self.send(DESCRIBE)
 
@@ -392,7 +394,9 @@ class ControlClient:
     def cut(self, target: str) -> tuple[ImposedCondition, ...]:
         """Interrupt links until they are healed."""
         body = LinkBody(target=target)
-        return self.send(Exchange("POST", f"{V1}/network/cut", ImposedConditions, body)).conditions
+        return self.send(
+            HttpExchange("POST", f"{V1}/network/cut", ImposedConditions, body)
+        ).conditions
 
     def slow(
         self,
@@ -408,16 +412,16 @@ class ControlClient:
     def reset(self, target: str) -> Effect:
         """Reset the connections of links, once."""
         body = LinkBody(target=target)
-        return self.send(Exchange("POST", f"{V1}/network/reset", Effect, body))
+        return self.send(HttpExchange("POST", f"{V1}/network/reset", Effect, body))
 
     def heal(self, *nodes: str) -> int:
         """End all conditions of links, or those of some nodes; return how many."""
         body = HealBody(nodes=nodes)
-        return self.send(Exchange("POST", f"{V1}/network/heal", Healed, body)).healed
+        return self.send(HttpExchange("POST", f"{V1}/network/heal", Healed, body)).healed
 
     def lift(self, number: int) -> Effect:
         """End one condition of links."""
-        return self.send(Exchange("DELETE", f"{V1}/network/{number}", Effect))
+        return self.send(HttpExchange("DELETE", f"{V1}/network/{number}", Effect))
 
     # Faults of requests
     # ----------------------------------------------------------------------------------------------
@@ -432,11 +436,11 @@ class ControlClient:
 
     def request_fault(self, number: int) -> RequestFaultReport:
         """Return one fault of requests."""
-        return self.send(Exchange("GET", f"{FAULTS}/{number}", RequestFaultReport))
+        return self.send(HttpExchange("GET", f"{FAULTS}/{number}", RequestFaultReport))
 
     def end_fault(self, number: int) -> RequestFaultReport:
         """End a fault of requests."""
-        return self.send(Exchange("DELETE", f"{FAULTS}/{number}", RequestFaultReport))
+        return self.send(HttpExchange("DELETE", f"{FAULTS}/{number}", RequestFaultReport))
 
     def end_faults(self) -> int:
         """End all faults of requests; return how many there were."""
@@ -465,14 +469,14 @@ class AsyncControlClient:
         """Close the connections."""
         await self._http.aclose()
 
-    async def send(self, exchange: Exchange[T]) -> T:
+    async def send(self, exchange: HttpExchange[T]) -> T:
         """Send a request and return the answer. Raises ControlRefused."""
         response = await self._http.request(
             exchange.method, exchange.path, content=exchange.content, headers=exchange.headers
         )
         return exchange.result(response)
 
-    async def describe(self) -> Described:
+    async def describe(self) -> ControlledDescription:
         """See ControlClient."""
         return await self.send(DESCRIBE)
 
@@ -556,7 +560,7 @@ class AsyncControlClient:
     async def cut(self, target: str) -> tuple[ImposedCondition, ...]:
         """See ControlClient."""
         body = LinkBody(target=target)
-        exchange = Exchange("POST", f"{V1}/network/cut", ImposedConditions, body)
+        exchange = HttpExchange("POST", f"{V1}/network/cut", ImposedConditions, body)
         return (await self.send(exchange)).conditions
 
     async def slow(
@@ -574,16 +578,16 @@ class AsyncControlClient:
     async def reset(self, target: str) -> Effect:
         """See ControlClient."""
         body = LinkBody(target=target)
-        return await self.send(Exchange("POST", f"{V1}/network/reset", Effect, body))
+        return await self.send(HttpExchange("POST", f"{V1}/network/reset", Effect, body))
 
     async def heal(self, *nodes: str) -> int:
         """See ControlClient."""
-        exchange = Exchange("POST", f"{V1}/network/heal", Healed, HealBody(nodes=nodes))
+        exchange = HttpExchange("POST", f"{V1}/network/heal", Healed, HealBody(nodes=nodes))
         return (await self.send(exchange)).healed
 
     async def lift(self, number: int) -> Effect:
         """See ControlClient."""
-        return await self.send(Exchange("DELETE", f"{V1}/network/{number}", Effect))
+        return await self.send(HttpExchange("DELETE", f"{V1}/network/{number}", Effect))
 
     async def inject(self, fault: RequestFault | str) -> RequestFaultReport:
         """See ControlClient."""
@@ -595,11 +599,11 @@ class AsyncControlClient:
 
     async def request_fault(self, number: int) -> RequestFaultReport:
         """See ControlClient."""
-        return await self.send(Exchange("GET", f"{FAULTS}/{number}", RequestFaultReport))
+        return await self.send(HttpExchange("GET", f"{FAULTS}/{number}", RequestFaultReport))
 
     async def end_fault(self, number: int) -> RequestFaultReport:
         """See ControlClient."""
-        return await self.send(Exchange("DELETE", f"{FAULTS}/{number}", RequestFaultReport))
+        return await self.send(HttpExchange("DELETE", f"{FAULTS}/{number}", RequestFaultReport))
 
     async def end_faults(self) -> int:
         """See ControlClient."""

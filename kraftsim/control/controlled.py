@@ -336,7 +336,7 @@ def role_of(brokers: Sequence[str], controllers: Sequence[str], name: str) -> st
     return ",".join(roles) or "zookeeper"
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class ControlledDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What is controlled: its name, how its nodes run (`processes`, `embedded`, or `proxy` in front
     of nodes that others run), bootstrap.servers, and what can be done to it.
     """

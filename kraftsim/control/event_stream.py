@@ -42,7 +42,7 @@ class StreamedEnvelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """A position in the event log of one incarnation of a node: that of a line, or the end."""
 
     incarnation: int
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 class EventCursor:
     """How far the event logs have been read, by node."""
 
-    def __init__(self, places: Mapping[str, Place] | None = None) -> None:
+    def __init__(self, places: Mapping[str, StreamPosition] | None = None) -> None:
         self._places = dict(places or {})
         self._texts = {node: _text(node, place) for node, place in self._places.items()}
 
@@ -66,26 +66,28 @@ class EventCursor:
             found = CURSOR_PART.fullmatch(part)
             if found is None:
                 raise BadCursor(f"{part[:60]!r} is no part of the id of an event")
-            places[found["node"]] = Place(int(found["incarnation"]), int(found["position"]))
+            places[found["node"]] = StreamPosition(
+                int(found["incarnation"]), int(found["position"])
+            )
         return cls(places)
 
     def __str__(self) -> str:
         return ",".join(self._texts.values())
 
-    def place(self, node: str) -> Place | None:
+    def place(self, node: str) -> StreamPosition | None:
         """Return how far a node was read; None: not at all."""
         return self._places.get(node)
 
-    def move(self, node: str, place: Place) -> None:
+    def move(self, node: str, place: StreamPosition) -> None:
         """A node was read up to a place."""
         self._places[node] = place
         self._texts[node] = _text(node, place)
 
-    def __iter__(self) -> Iterator[tuple[str, Place]]:
+    def __iter__(self) -> Iterator[tuple[str, StreamPosition]]:
         return iter(self._places.items())
 
 
-def _text(node: str, place: Place) -> str:
+def _text(node: str, place: StreamPosition) -> str:
     return f"{node}.{place.incarnation}:{place.position}"
 
 
@@ -95,7 +97,7 @@ class EventLine(NamedTuple):
     t_ns: int
     node: str
     kind: str
-    place: Place
+    place: StreamPosition
     data: bytes
 
 
@@ -148,7 +150,7 @@ class EventTail:
         ends = {}
         for node, paths in _logs(directory).items():
             newest = max(paths)
-            ends[node] = Place(newest, _last_line_end(paths[newest]))
+            ends[node] = StreamPosition(newest, _last_line_end(paths[newest]))
         return cls(directory, EventCursor(ends))
 
     def read(self) -> list[EventLine]:
@@ -170,17 +172,19 @@ class EventTail:
 
     def _lines_of(self, node: str, paths: Mapping[int, Path]) -> tuple[list[EventLine], bool]:
         """Return the next lines of a node, and whether there are more."""
-        place = self.cursor.place(node) or Place(min(paths), 0)
+        place = self.cursor.place(node) or StreamPosition(min(paths), 0)
         newest = max(paths)
         for incarnation in sorted(each for each in paths if each >= place.incarnation):
             position = place.position if incarnation == place.incarnation else 0
-            lines, is_end = _lines_from(node, paths[incarnation], Place(incarnation, position))
+            lines, is_end = _lines_from(
+                node, paths[incarnation], StreamPosition(incarnation, position)
+            )
             if lines:
                 return lines, not is_end or incarnation < newest
         return [], False
 
 
-def _lines_from(node: str, path: Path, place: Place) -> tuple[list[EventLine], bool]:
+def _lines_from(node: str, path: Path, place: StreamPosition) -> tuple[list[EventLine], bool]:
     """Return the next lines from a place on, and whether the log ends after them; lines that are no
     event are skipped.
     """
@@ -196,11 +200,11 @@ def _lines_from(node: str, path: Path, place: Place) -> tuple[list[EventLine], b
                 envelope = _decode(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            after = Place(place.incarnation, position)
+            after = StreamPosition(place.incarnation, position)
             lines.append(EventLine(envelope.t_ns, node, envelope.kind, after, data))
         if lines or is_end or not feed:
             return lines, is_end or not feed
-        place = Place(place.incarnation, position)
+        place = StreamPosition(place.incarnation, position)
 
 
 def _chunk(path: Path, position: int) -> bytes:

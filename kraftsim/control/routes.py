@@ -12,10 +12,10 @@ import msgspec
 
 from kraftsim.cluster.cluster_operations import ImposedCondition, NodeOutcome
 from kraftsim.control.calls import (
-    Call,
     CallRefused,
     DiskFaultBody,
     HealBody,
+    HttpCall,
     LinkBody,
     RequestFaultBody,
     RequestFaultText,
@@ -24,7 +24,7 @@ from kraftsim.control.calls import (
     UpgradeBody,
     request_fault_of,
 )
-from kraftsim.control.controlled import Controlled, Described
+from kraftsim.control.controlled import Controlled, ControlledDescription
 from kraftsim.control.state.cluster_snapshot import (
     ClusterSnapshot,
     GroupStatus,
@@ -38,6 +38,7 @@ from kraftsim.control.state.cluster_snapshot import (
     TransactionStatus,
 )
 from kraftsim.control.state.event_logs import NodeCounters
+from kraftsim.control.state.snapshot_reader import with_conditions
 from kraftsim.lab.faults.field import Condition, Effect
 from kraftsim.lab.faults.request_fault_text import request_fault_text
 from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestFaultStatus, RequestHit
@@ -65,7 +66,7 @@ class Context(Protocol):
     controlled: Controlled
     snapshots: Snapshots
 
-    def stream_events(self, call: Call) -> AsyncIterator[bytes]:
+    def stream_events(self, call: HttpCall) -> AsyncIterator[bytes]:
         """Return the server-sent events that a call wants. Raises CallRefused."""
         ...
 
@@ -138,7 +139,7 @@ class Producers(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-class Transactions(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionStates(msgspec.Struct, frozen=True, kw_only=True):
     """Transactional ids; `missing` says what could not be read, and why."""
 
     transactions: tuple[TransactionStatus, ...]
@@ -152,7 +153,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-class Blocks(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerIdBlocks(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks of producer ids; `missing` says what could not be read, and why."""
 
     blocks: tuple[ProducerIdBlockStatus, ...]
@@ -190,10 +191,10 @@ def report_of(status: RequestFaultStatus) -> RequestFaultReport:
     )
 
 
-async def _describe(context: Context, call: Call) -> Described:
+async def _describe(context: Context, call: HttpCall) -> ControlledDescription:
     snapshot = await context.snapshots.snapshot()
     controlled = context.controlled
-    return Described(
+    return ControlledDescription(
         name=controlled.name,
         mode=controlled.mode,
         bootstrap=snapshot.bootstrap,
@@ -202,55 +203,56 @@ async def _describe(context: Context, call: Call) -> Described:
     )
 
 
-async def _nodes(context: Context, call: Call) -> Nodes:
-    own = context.controlled.nodes()
-    return Nodes(nodes=own or (await context.snapshots.snapshot()).nodes)
+async def _nodes(context: Context, call: HttpCall) -> Nodes:
+    snapshot = await context.snapshots.snapshot()
+    # A snapshot may be a second old; whether a process runs is known without one.
+    return Nodes(nodes=with_conditions(snapshot.nodes, context.controlled.nodes()))
 
 
-async def _kill(context: Context, call: Call) -> NodeOutcomes:
+async def _kill(context: Context, call: HttpCall) -> NodeOutcomes:
     return NodeOutcomes(nodes=tuple(await context.controlled.kill(call.path["node"])))
 
 
-async def _stop(context: Context, call: Call) -> NodeOutcomes:
+async def _stop(context: Context, call: HttpCall) -> NodeOutcomes:
     return NodeOutcomes(nodes=tuple(await context.controlled.stop(call.path["node"])))
 
 
-async def _restart(context: Context, call: Call) -> NodeOutcomes:
+async def _restart(context: Context, call: HttpCall) -> NodeOutcomes:
     body = call.of(RestartBody)
     done = await context.controlled.restart(call.path["node"], body.release, body.settings)
     return NodeOutcomes(nodes=tuple(done))
 
 
-async def _upgrade(context: Context, call: Call) -> NodeOutcomes:
+async def _upgrade(context: Context, call: HttpCall) -> NodeOutcomes:
     body = call.of(UpgradeBody)
     done = await context.controlled.upgrade(call.path["node"], body.release)
     return NodeOutcomes(nodes=tuple(done))
 
 
-async def _pause(context: Context, call: Call) -> NodeOutcomes:
+async def _pause(context: Context, call: HttpCall) -> NodeOutcomes:
     return NodeOutcomes(nodes=tuple(await context.controlled.pause(call.path["node"])))
 
 
-async def _resume(context: Context, call: Call) -> NodeOutcomes:
+async def _resume(context: Context, call: HttpCall) -> NodeOutcomes:
     return NodeOutcomes(nodes=tuple(await context.controlled.resume(call.path["node"])))
 
 
-async def _fail_disk(context: Context, call: Call) -> NodeOutcomes:
+async def _fail_disk(context: Context, call: HttpCall) -> NodeOutcomes:
     fault = call.of(DiskFaultBody).fault
     return NodeOutcomes(nodes=tuple(await context.controlled.fail_disk(call.path["node"], fault)))
 
 
-async def _network(context: Context, call: Call) -> ImposedConditions:
+async def _network(context: Context, call: HttpCall) -> ImposedConditions:
     return ImposedConditions(conditions=tuple(context.controlled.imposed()))
 
 
-async def _cut(context: Context, call: Call) -> ImposedConditions:
+async def _cut(context: Context, call: HttpCall) -> ImposedConditions:
     target = call.of(LinkBody).target
     done = await context.controlled.impose(target, Condition(holds=True))
     return ImposedConditions(conditions=tuple(done))
 
 
-async def _slow(context: Context, call: Call) -> ImposedConditions:
+async def _slow(context: Context, call: HttpCall) -> ImposedConditions:
     body = call.of(SlowBody)
     if not (body.latency_ms or body.jitter_ms or body.bytes_per_second):
         raise CallRefused(
@@ -266,29 +268,29 @@ async def _slow(context: Context, call: Call) -> ImposedConditions:
     )
 
 
-async def _reset(context: Context, call: Call) -> Effect:
+async def _reset(context: Context, call: HttpCall) -> Effect:
     return await context.controlled.reset(call.of(LinkBody).target)
 
 
-async def _heal(context: Context, call: Call) -> Healed:
+async def _heal(context: Context, call: HttpCall) -> Healed:
     return Healed(healed=await context.controlled.heal(call.of(HealBody).nodes))
 
 
-async def _lift(context: Context, call: Call) -> Effect:
+async def _lift(context: Context, call: HttpCall) -> Effect:
     return await context.controlled.lift(call.number("number"))
 
 
-async def _inject(context: Context, call: Call) -> RequestFaultReport:
+async def _inject(context: Context, call: HttpCall) -> RequestFaultReport:
     assert call.body is not None, "the route has a body"
     return report_of(await context.controlled.inject(request_fault_of(call.body)))
 
 
-async def _faults(context: Context, call: Call) -> RequestFaultReports:
+async def _faults(context: Context, call: HttpCall) -> RequestFaultReports:
     statuses = await context.controlled.refresh()
     return RequestFaultReports(request_faults=tuple(map(report_of, statuses)))
 
 
-async def _fault(context: Context, call: Call) -> RequestFaultReport:
+async def _fault(context: Context, call: HttpCall) -> RequestFaultReport:
     number = call.number("number")
     for status in await context.controlled.refresh():
         if status.number == number:
@@ -296,25 +298,25 @@ async def _fault(context: Context, call: Call) -> RequestFaultReport:
     raise CallRefused(404, f"no fault of requests has the number {number}", "list them with GET")
 
 
-async def _end_fault(context: Context, call: Call) -> RequestFaultReport:
+async def _end_fault(context: Context, call: HttpCall) -> RequestFaultReport:
     return report_of(await context.controlled.end_fault(call.number("number")))
 
 
-async def _end_faults(context: Context, call: Call) -> Ended:
+async def _end_faults(context: Context, call: HttpCall) -> Ended:
     return Ended(ended=await context.controlled.end_faults())
 
 
-async def _state(context: Context, call: Call) -> ClusterSnapshot:
+async def _state(context: Context, call: HttpCall) -> ClusterSnapshot:
     await context.controlled.refresh()
     return await context.snapshots.snapshot()
 
 
-async def _topics(context: Context, call: Call) -> Topics:
+async def _topics(context: Context, call: HttpCall) -> Topics:
     snapshot = await context.snapshots.snapshot()
     return Topics(topics=snapshot.topics, missing=_of(snapshot, "topics"))
 
 
-async def _topic(context: Context, call: Call) -> TopicStatus:
+async def _topic(context: Context, call: HttpCall) -> TopicStatus:
     snapshot = await context.snapshots.snapshot()
     for topic in snapshot.topics:
         if topic.name == call.path["topic"]:
@@ -326,27 +328,29 @@ async def _topic(context: Context, call: Call) -> TopicStatus:
     )
 
 
-async def _producers(context: Context, call: Call) -> Producers:
+async def _producers(context: Context, call: HttpCall) -> Producers:
     snapshot = await context.snapshots.snapshot()
     return Producers(producers=snapshot.producers, missing=_of(snapshot, "producers"))
 
 
-async def _transactions(context: Context, call: Call) -> Transactions:
+async def _transactions(context: Context, call: HttpCall) -> TransactionStates:
     snapshot = await context.snapshots.snapshot()
-    return Transactions(transactions=snapshot.transactions, missing=_of(snapshot, "transactions"))
+    return TransactionStates(
+        transactions=snapshot.transactions, missing=_of(snapshot, "transactions")
+    )
 
 
-async def _groups(context: Context, call: Call) -> Groups:
+async def _groups(context: Context, call: HttpCall) -> Groups:
     snapshot = await context.snapshots.snapshot()
     return Groups(groups=snapshot.groups, missing=_of(snapshot, "groups"))
 
 
-async def _blocks(context: Context, call: Call) -> Blocks:
+async def _blocks(context: Context, call: HttpCall) -> ProducerIdBlocks:
     snapshot = await context.snapshots.snapshot()
-    return Blocks(blocks=snapshot.blocks, missing=_of(snapshot, "blocks"))
+    return ProducerIdBlocks(blocks=snapshot.blocks, missing=_of(snapshot, "blocks"))
 
 
-async def _quorum(context: Context, call: Call) -> QuorumStatus:
+async def _quorum(context: Context, call: HttpCall) -> QuorumStatus:
     snapshot = await context.snapshots.snapshot()
     if snapshot.quorum is None:
         reason = snapshot.missing.get("quorum", "this cluster has no metadata quorum")
@@ -354,7 +358,7 @@ async def _quorum(context: Context, call: Call) -> QuorumStatus:
     return snapshot.quorum
 
 
-async def _violations(context: Context, call: Call) -> Violations:
+async def _violations(context: Context, call: HttpCall) -> Violations:
     snapshot = await context.snapshots.snapshot()
     return Violations(
         violations=() if snapshot.checks is None else snapshot.checks.violations,
@@ -363,7 +367,7 @@ async def _violations(context: Context, call: Call) -> Violations:
     )
 
 
-async def _metrics(context: Context, call: Call) -> bytes:
+async def _metrics(context: Context, call: HttpCall) -> bytes:
     from kraftsim.control.metrics import NodeDoesNotRun, NoSuchNode, exposition
 
     await context.controlled.refresh()
@@ -376,11 +380,11 @@ async def _metrics(context: Context, call: Call) -> bytes:
         raise CallRefused(503, str(down), "POST /v1/nodes/NODE/restart starts it") from down
 
 
-async def _events(context: Context, call: Call) -> AsyncIterator[bytes]:
+async def _events(context: Context, call: HttpCall) -> AsyncIterator[bytes]:
     return context.stream_events(call)
 
 
-async def _health(context: Context, call: Call) -> Health:
+async def _health(context: Context, call: HttpCall) -> Health:
     return Health(status="ok")
 
 
@@ -391,7 +395,7 @@ def _of(snapshot: ClusterSnapshot, part: str) -> dict[str, str]:
 # The table
 # --------------------------------------------------------------------------------------------------
 
-Handler = Callable[[Context, Call], Awaitable[object]]
+Handler = Callable[[Context, HttpCall], Awaitable[object]]
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -524,7 +528,7 @@ ROUTES: Final = (
         "describe",
         "What is controlled, and the verbs it has",
         _describe,
-        Described,
+        ControlledDescription,
     ),
     _read(f"{V1}/nodes", "nodes", "All nodes and whether they run", _nodes, Nodes, tag="nodes"),
     _node_route("kill", "Kill nodes with SIGKILL", _kill, about="They stay down until a restart."),
@@ -656,9 +660,13 @@ ROUTES: Final = (
         refusals={404: "no such topic"},
     ),
     _read(f"{V1}/producers", "producers", "Producer states of partitions", _producers, Producers),
-    _read(f"{V1}/transactions", "transactions", "Transactional ids", _transactions, Transactions),
+    _read(
+        f"{V1}/transactions", "transactions", "Transactional ids", _transactions, TransactionStates
+    ),
     _read(f"{V1}/groups", "groups", "Groups", _groups, Groups),
-    _read(f"{V1}/producer-id-blocks", "blocks", "Blocks of producer ids", _blocks, Blocks),
+    _read(
+        f"{V1}/producer-id-blocks", "blocks", "Blocks of producer ids", _blocks, ProducerIdBlocks
+    ),
     _read(
         f"{V1}/quorum",
         "quorum",

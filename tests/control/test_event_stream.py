@@ -14,7 +14,7 @@ from kraftsim.control.event_stream import (
     EventCursor,
     EventFilter,
     EventTail,
-    Place,
+    StreamPosition,
     since_of,
 )
 from tests.control.fake_cluster import Api
@@ -175,7 +175,7 @@ def test_the_end_is_behind_the_last_whole_line(tmp_path: Path) -> None:
     log.add(1)
     end = log.path.stat().st_size
     log.write(b"x" * 1_000_000)
-    assert EventTail.at_end(tmp_path).cursor.place("broker-1") == Place(1, end)
+    assert EventTail.at_end(tmp_path).cursor.place("broker-1") == StreamPosition(1, end)
     assert str(EventTail.at_end(tmp_path / "nothing").cursor) == ""
 
 

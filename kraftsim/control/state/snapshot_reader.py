@@ -207,7 +207,7 @@ class SnapshotReader:
                 unread_bytes=self._events.unread_bytes,
             )
         if self._controlled is not None:
-            nodes = _with_conditions(nodes, self._controlled.nodes())
+            nodes = with_conditions(nodes, self._controlled.nodes())
             snapshot = replace(
                 snapshot,
                 request_faults=self._controlled.request_faults(),
@@ -370,7 +370,7 @@ def _same_node(nodes: Sequence[NodeStatus], node_id: int, role: str) -> NodeStat
     return next((node for node in nodes if node.node_id == node_id and node.role == role), None)
 
 
-def _with_conditions(
+def with_conditions(
     nodes: tuple[NodeStatus, ...], controlled: tuple[NodeStatus, ...]
 ) -> tuple[NodeStatus, ...]:
     """Let the controlling process decide whether a node runs; it knows its processes."""
@@ -383,6 +383,8 @@ def _with_conditions(
             else replace(
                 node,
                 condition=own.condition,
+                is_active_controller=node.is_active_controller
+                and own.condition is not NodeCondition.DOWN,
                 release=own.release or node.release,
                 address=own.address or node.address,
                 since_ms=own.since_ms if own.since_ms is not None else node.since_ms,
