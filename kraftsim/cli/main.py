@@ -29,6 +29,7 @@ VERBS = {
     "isolate": "Partition nodes of a running cluster from the network, or reset their connections.",
     "slow": "Add latency or limit the bandwidth of nodes of a running cluster.",
     "heal": "Undo `isolate` and `slow`.",
+    "inject": "Answer requests of a running cluster with errors, lose, delay or repeat them.",
     "proxy": "Put a proxy in front of any Kafka cluster, with faults of requests.",
     "node": "Run one node from a Kafka properties file.",
     "container": "Run what a container of kraftsim runs, configured by its environment.",

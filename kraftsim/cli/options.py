@@ -69,6 +69,21 @@ def json_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def inject_option(verb: Verb) -> Verb:
+    """Add `--inject FAULT`, repeatable; the verb gets `injected: tuple[str, ...]`, texts of
+    `kraftsim.lab.faults.request_fault_text`.
+    """
+    option = click.option(
+        "--inject",
+        "injected",
+        multiple=True,
+        metavar="FAULT",
+        help="A fault of requests, such as 'EndTxn error=CONCURRENT_TRANSACTIONS times=3' (see "
+        "`kraftsim inject --help`), on top of those of the seed. Repeatable.",
+    )
+    return option(verb)
+
+
 def settings_option(verb: Verb) -> Verb:
     """Add `--set KEY=VALUE`, repeatable; the verb gets `settings: tuple[str, ...]` and passes them
     to `parse_settings`.

@@ -30,6 +30,9 @@ Examples:
   kraftsim proxy --upstream kafka.example:9093 --upstream-tls --upstream-ca ca.pem
   kraftsim proxy --upstream 127.0.0.1:9092 --tls-cert server.pem --tls-key server.key
   kraftsim proxy --upstream 127.0.0.1:9092 --http 8080       # faults and a live page by HTTP
+  kraftsim proxy --upstream 127.0.0.1:9092 --data runs/real --read-back
+  kraftsim analyze runs/real
+  kraftsim proxy --upstream 127.0.0.1:9092 --capture talk.pcap && kraftsim decode talk.pcap
   kraftsim proxy --upstream 127.0.0.1:9092 --host 0.0.0.0 --advertised-host test-box --port 9192
 
 \b
@@ -84,6 +87,20 @@ Exit codes: 0 it was stopped, 3 it could not start."""
     "watch and report. Reduces throughput.",
 )
 @http_options
+@click.option(
+    "--read-back",
+    is_flag=True,
+    help="With --data: at the end read the partitions that clients wrote to, so that it can be "
+    "judged whether what was acknowledged is there, once.",
+)
+@click.option(
+    "--capture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Write what clients send and get as a packet capture (pcap), in plain text behind TLS: "
+    "for decode, Wireshark and tshark.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of random choices.")
 def proxy(
     upstream: str,
@@ -101,6 +118,8 @@ def proxy(
     http: int | None,
     http_host: str,
     http_token_file: Path | None,
+    capture: Path | None,
+    read_back: bool,
     seed: int,
 ) -> int:
     """Put a proxy in front of any Kafka cluster, and inject faults into its requests.

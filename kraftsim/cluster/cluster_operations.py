@@ -20,7 +20,7 @@ from kraftsim.cluster.disk_faults import DISK_FAULTS, DiskFault
 from kraftsim.cluster.manual_faults import NotPossible
 from kraftsim.cluster.operator_events import OperatorEvents
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.readiness import BrokerListener, does_zookeeper_serve, listeners_of
+from kraftsim.cluster.readiness import does_zookeeper_serve, listeners_of
 from kraftsim.cluster.request_faults import RequestFaults
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.lab.faults.fault import LEADER_TARGET, members, names_leader, with_leader
@@ -28,7 +28,6 @@ from kraftsim.lab.faults.field import CLIENTS, Condition, Effect, Link, links_of
 from kraftsim.lab.faults.rules_request_faults import (
     RequestFault,
     RequestFaultStatus,
-    RequestHit,
 )
 from kraftsim.releases.release import release as release_named
 from kraftsim.server.config_keys import ConfigError
@@ -358,19 +357,20 @@ class ClusterOperations:
     async def inject(self, fault: RequestFault) -> RequestFaultStatus:
         """Add a fault of requests; no verb has to be over before."""
         self.require_readable_requests()
-        broker = self._any_broker() if fault.topic is not None else None
-        number = await self._request_faults.inject(fault, _nothing, broker)
+        number = await self._request_faults.inject(fault)
         return await self._status_of(number)
 
     async def end_fault(self, number: int) -> tuple[RequestFaultStatus, bool]:
         """End a fault of requests; return its status, and whether there was one to end."""
-        await self._status_of(number)
+        if number not in self._request_faults.numbers:
+            return await self._status_of(number), False
         was_running = await self._request_faults.end(number)
         return await self._status_of(number), was_running
 
     async def end_faults(self) -> list[int]:
-        """End all faults of requests that are not over; return their numbers."""
-        running = [each.number for each in await self.request_faults() if not each.is_over]
+        """End all faults of requests that were not ended yet; return their numbers."""
+        self.require_readable_requests()
+        running = list(self._request_faults.numbers)
         for number in running:
             await self._request_faults.end(number)
         return running
@@ -380,19 +380,19 @@ class ClusterOperations:
         self.require_readable_requests()
         return await self._request_faults.status()
 
+    async def fault_number(self, text: str) -> int:
+        """Return the number of a fault of requests that a person wrote."""
+        statuses = await self.request_faults()
+        if text not in {str(each.number) for each in statuses}:
+            raise _no_fault(text, statuses)
+        return int(text)
+
     async def _status_of(self, number: int) -> RequestFaultStatus:
         statuses = await self.request_faults()
         for status in statuses:
             if status.number == number:
                 return status
-        known = ", ".join(str(each.number) for each in statuses) or "there is none"
-        raise UnknownTarget(f"{number} is not the number of a fault of requests (faults: {known})")
-
-    def _any_broker(self) -> BrokerListener | None:
-        """Return a broker that is up, to be asked for the id of a topic."""
-        spec = self.cluster.spec
-        up = [name for name in spec.broker_names if not self.driver.is_down(name)]
-        return listeners_of([spec.node(up[0])], {})[0] if up else None
+        raise _no_fault(str(number), statuses)
 
     # Targets
     # ----------------------------------------------------------------------------------------------
@@ -469,7 +469,8 @@ class ClusterOperations:
         listeners = listeners_of([spec.node(name) for name in spec.broker_names], {})
         if any(listener.protocol in TLS_PROTOCOLS for listener in listeners):
             raise NotInThisCluster(
-                'the proxy cannot read requests inside TLS: mode="embedded" has faults of requests'
+                "the proxy cannot read requests inside TLS: faults of requests need a listener "
+                "without it"
             )
 
     def _require_valid(self, nodes: Sequence[str], settings: Mapping[str, str]) -> None:
@@ -542,5 +543,6 @@ def _link_fault(condition: Condition) -> str:
     return "partition" if condition.holds else "slow-link"
 
 
-def _nothing(hit: RequestHit) -> None:
-    """The event log and the status of a fault have each effect."""
+def _no_fault(number: str, statuses: Sequence[RequestFaultStatus]) -> UnknownTarget:
+    numbers = ", ".join(str(each.number) for each in statuses) or "there is none"
+    return UnknownTarget(f"{number} is not the number of a fault of requests (faults: {numbers})")

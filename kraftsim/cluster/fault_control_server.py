@@ -12,7 +12,18 @@ import msgspec
 
 from kraftsim.cluster.cluster_operations import ClusterOperations
 from kraftsim.cluster.directories import is_same_secret
-from kraftsim.cluster.manual_faults import LOOPBACK, FaultDone, FaultRequest, NotPossible
+from kraftsim.cluster.manual_faults import (
+    ALL_FAULTS,
+    LOOPBACK,
+    FaultDone,
+    FaultRequest,
+    NotPossible,
+)
+from kraftsim.lab.faults.request_fault_text import (
+    BadRequestFault,
+    parse_request_fault,
+    request_fault_text,
+)
 
 
 class FaultControlServer:
@@ -104,3 +115,31 @@ class FaultControlServer:
     async def _heal(self, order: FaultRequest) -> list[str]:
         count = await self._operations.heal(order.targets)
         return [f"{count} {'fault' if count == 1 else 'faults'} of the network healed"]
+
+    async def _inject(self, order: FaultRequest) -> list[str]:
+        """Add faults of requests, each by its text."""
+        self._operations.require_readable_requests()
+        try:
+            faults = [parse_request_fault(text) for text in order.targets]
+        except BadRequestFault as wrong:
+            raise NotPossible(str(wrong)) from wrong
+        added = [await self._operations.inject(fault) for fault in faults]
+        return [f"fault {each.number}: {request_fault_text(each.fault)}" for each in added]
+
+    async def _faults(self, order: FaultRequest) -> list[str]:
+        """Return the faults of requests, each a RequestFaultStatus as JSON."""
+        statuses = await self._operations.request_faults()
+        return [msgspec.json.encode(each).decode() for each in statuses]
+
+    async def _end_fault(self, order: FaultRequest) -> list[str]:
+        """End faults of requests by their numbers, or all."""
+        if order.targets == (ALL_FAULTS,):
+            ended = await self._operations.end_faults()
+            lines = [f"fault {number} ended" for number in ended]
+            return lines or ["there was no fault of requests to end"]
+        numbers = [await self._operations.fault_number(target) for target in order.targets]
+        done = [await self._operations.end_fault(number) for number in numbers]
+        return [
+            f"fault {status.number} {'ended' if was_running else 'had ended already'}"
+            for status, was_running in done
+        ]

@@ -15,7 +15,7 @@ from kraftsim.cluster.proxy.upstream.rules_addresses import (
     Address,
     NodeKind,
     rewrite,
-    topic_ids_of,
+    topic_names_of,
 )
 from protocol.api_keys import ApiKey
 from protocol.codec.tree import layout_of
@@ -78,7 +78,7 @@ def with_addresses(api_key: int, version: int, rng: random.Random) -> Message:
     """A random response whose addresses are sound."""
     body = example(layout_of(response_class(api_key), version), rng.randrange)
     if api_key == DESCRIBE_CLUSTER and version:
-        body.endpoint_type = BROKERS  # type: ignore[attr-defined]  # by the key
+        body.endpoint_type = BROKERS
     for node, _ in nodes_in(api_key, body):
         place = next(each for each in ADDRESS_PLACES[api_key])
         if getattr(node, "host", ""):
@@ -218,9 +218,9 @@ def test_refused_version_of_api_versions_passes() -> None:
 
 
 def test_ids_of_topics_are_learned() -> None:
-    """Faults about a topic need its id for newer versions of Produce and Fetch (KIP-516)."""
+    """Newer versions of Produce and Fetch name the id alone (KIP-516)."""
     body = MetadataResponse(
         topics=[MetadataResponseTopic(name="orders", topic_id=bytes(range(16)))]
     )
     message = rewrite(METADATA, 12, frame_of(METADATA, 12, body), at_the_proxy).message
-    assert topic_ids_of(message) == {"orders": bytes(range(16)).hex()}
+    assert topic_names_of(message) == {bytes(range(16)): "orders"}

@@ -75,7 +75,7 @@ ANY_PORT = 0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3) as running:
+    with Cluster(brokers=3, settings={"broker.session.timeout.ms": "60000"}) as running:
         running.create_topic("orders", partitions=3)
         yield running
 
@@ -717,7 +717,7 @@ async def test_logs_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 async def test_capture_is_read_by_decode(cluster: Cluster, tmp_path: Path) -> None:
-    """Requests and responses in their order, of several connections, one with a large request."""
+    """Requests and responses in order, of several connections, one with a large request."""
     capture = tmp_path / "talk.pcap"
     async with in_front_of(cluster.bootstrap, capture=capture) as proxy:
         address = await leader_of_orders(proxy)

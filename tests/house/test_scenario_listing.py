@@ -64,7 +64,5 @@ def test_help_with_an_unknown_name_suggests_near_names() -> None:
 def test_other_kinds_have_no_long_listing() -> None:
     shown = CliRunner().invoke(kraftsim, ["list", "bugs", "--long"])
     assert shown.exit_code != 0
-    assert (
-        "only scenarios, rules, faults, events, invariants have a long listing, not bugs"
-        in shown.output
-    )
+    long = "scenarios, rules, faults, events, invariants"
+    assert f"only {long} have a long listing, not bugs" in shown.output

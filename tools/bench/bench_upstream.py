@@ -65,11 +65,12 @@ class Way:
         return int(self.bootstrap.rpartition(":")[2])
 
     def cpu_seconds(self) -> float:
-        """The CPU time of the proxy so far; 0 without one."""
+        """The CPU time of the proxy and the process that records so far; 0 without one."""
         if self.process is None:
             return 0.0
-        times = psutil.Process(self.process.pid).cpu_times()
-        return times.user + times.system
+        proxy = psutil.Process(self.process.pid)
+        all_times = [each.cpu_times() for each in (proxy, *proxy.children())]
+        return float(sum(times.user + times.system for times in all_times))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from ssl import SSLContext
@@ -35,7 +35,7 @@ from kraftsim.cluster.proxy.control_messages import (
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import Frame, FrameWatches, WaitingFrame
 from kraftsim.cluster.proxy.relay import Relay
-from kraftsim.cluster.proxy.request_gate import GateActions, RequestGate
+from kraftsim.cluster.proxy.request_gate import GateActions, RequestGate, UnderWay
 from kraftsim.lab.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
 from kraftsim.lab.faults.rules_request_faults import (
     FETCHER,
@@ -52,6 +52,8 @@ ALONE_SECONDS = 5.0
 """Time-out for the answer to a repeated request."""
 READ_BYTES = 1 << 16
 HALF = 0.5
+HITS_KEPT = 1000
+"""With so many faults those that are over are forgotten first."""
 
 
 class NotDone(ValueError):
@@ -111,6 +113,12 @@ class RelayFrames(Protocol):
         """The node sends no more."""
         ...
 
+    def keeps_end(self, end: Callable[[], None]) -> bool:
+        """Return whether the end of one side is not to be seen by the other now; then it is called
+        when it is.
+        """
+        ...
+
 
 class Proxy:
     """The state of one proxy process."""
@@ -120,7 +128,7 @@ class Proxy:
         self.random = stream(plan.seed, "proxy", 1, "jitter")
         self.follows_frames = plan.follows_frames
         self.judges_requests = plan.judges_requests
-        self.rules = RequestRules()
+        self.rules = RequestRules(plan.seed)
         self.read_frames: Callable[[Relay, Flow, Flow], RelayFrames] | None = None
         """Makes what reads the frames of a connection instead of a gate that is always there."""
         self.client_tls: SSLContext | None = None
@@ -259,11 +267,10 @@ class Proxy:
         *,
         to_node: Callable[[bytes], None],
         to_client: Callable[[bytes], None],
-        unanswered: Iterable[int] = (),
-        passing_request: int = 0,
-        passing_response: int = 0,
+        topic_name: Callable[[bytes], str | None] | None = None,
+        under_way: UnderWay | None = None,
     ) -> RequestGate:
-        """Return the faults of requests of a connection, which may be under way."""
+        """Return the faults of requests of a connection."""
         post, requests, responses = relay.post, relay.requests, relay.responses
         assert requests is not None and responses is not None, "the near end is known"
 
@@ -286,13 +293,15 @@ class Proxy:
             ),
             on_effect=self._on_effect,
             client_ids=self._names_by_client_id,
-            unanswered=unanswered,
-            passing_request=passing_request,
-            passing_response=passing_response,
+            topic_name=topic_name,
+            under_way=under_way,
         )
 
     def inject(self, fault: RequestFault, notify: Notify) -> int:
         """Add a fault of requests; return its number."""
+        if len(self._hits) >= HITS_KEPT:
+            running = {each.number for each in self.fault_status() if not each.is_over}
+            self._hits = {each: call for each, call in self._hits.items() if each in running}
         number = self.rules.add(fault, self._now_ms())
         self._hits[number] = notify
         if fault.duration_ms is not None:
@@ -304,6 +313,7 @@ class Proxy:
     def end_fault(self, number: int) -> None:
         """End a fault of requests; nothing, if it is over."""
         self.rules.remove(number)
+        self._hits.pop(number, None)
 
     def fault_status(self) -> tuple[RequestFaultStatus, ...]:
         """Return the faults of requests so far."""
@@ -360,8 +370,7 @@ class Proxy:
                     raise NotDone("this proxy carries out no faults of requests")
                 return Answer(id=number, number=self.inject(fault, notify))
             case EndRequestFault(number=fault_number):
-                self._rules.remove(fault_number)
-                self._hits.pop(fault_number, None)
+                self.end_fault(fault_number)
                 return Answer(id=number)
             case ListRequestFaults():
                 return Answer(id=number, faults=self.rules.status(self._now_ms()))

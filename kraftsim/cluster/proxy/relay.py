@@ -206,7 +206,8 @@ class Relay:
     def finish(self, flow: Flow) -> None:
         """One side sends no more: so does the other, unless the connection carries nothing now."""
         end = partial(flow.end, "eof")
-        if self.gate is None or not self.gate.keeps_end(end):
+        gate = self.gate or self.frames
+        if gate is None or not gate.keeps_end(end):
             end()
 
     def ended(self) -> None:

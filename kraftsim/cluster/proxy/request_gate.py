@@ -10,14 +10,13 @@ In an embedded cluster a node carries out the same rules (`kraftsim.cluster.requ
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from kraftsim.lab.faults.rules_error_responses import THROTTLE_TIME
 from kraftsim.lab.faults.rules_request_faults import (
-    CLIENTS,
     Decided,
     RequestAction,
     RequestFault,
@@ -84,12 +83,25 @@ class _Awaited:
     request: SeenRequest
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnderWay:
+    """Where a connection is when its gate comes: the requests that wait for their answers, from
+    correlation id to API key; the missing bytes of the request and of the response that have
+    begun; the last request (API key and version) and its client id.
+    """
+
+    unanswered: Mapping[int, int] = field(default_factory=dict)
+    request_left: int = 0
+    response_left: int = 0
+    last: tuple[int, int] | None = None
+    client_id: str | None = None
+
+
 class RequestGate:
     """The faults of requests of one connection to a node. `source` is the node that has opened it;
-    empty for another client.
+    empty for another client. `topic_name` returns the name of a topic id, where that is known.
 
-    A connection that is under way has requests that wait for their answers (`unanswered`, their
-    correlation ids), and the rest of a request and of a response that pass first.
+    A connection that is `under_way` already goes on from there.
     """
 
     def __init__(
@@ -101,10 +113,10 @@ class RequestGate:
         actions: GateActions,
         on_effect: OnEffect,
         client_ids: Mapping[str, str],
-        unanswered: Iterable[int] = (),
-        passing_request: int = 0,
-        passing_response: int = 0,
+        topic_name: Callable[[bytes], str | None] | None = None,
+        under_way: "UnderWay | None" = None,
     ) -> None:
+        begun = under_way or UnderWay()
         self._node = node
         self._source = source
         self._client_ids = client_ids
@@ -113,9 +125,10 @@ class RequestGate:
         self._on_effect = on_effect
         self._topic_name = topic_name
         self._requests = b""
-        self._passing_request = passing_request
+        self._passing_request = begun.request_left
         """Bytes of the current request that pass as they arrive."""
-        self._unanswered: dict[int, None] = dict.fromkeys(unanswered)
+        self._unanswered: dict[int, int] = dict(begun.unanswered)
+        """Correlation id -> API key."""
         self._ready: tuple[Decided, bytes, SeenRequest] | None = None
         """A request that waits for earlier answers."""
         self._is_held = False
@@ -124,13 +137,13 @@ class RequestGate:
         """Whether the bytes are no frames, such as those of TLS: then all of them pass."""
         self._awaited: _Awaited | None = None
         self._responses = b""
-        self._passing_response = passing_response
+        self._passing_response = begun.response_left
         self._answering: int | None = None
-        self._api_key = self._api_version = NO_REQUEST
+        self._api_key, self._api_version = begun.last or (NO_REQUEST, NO_REQUEST)
         """Those of the last request, if there was one; it says who the client is."""
-        self._name = b""
-        self._client_id: str | None = None
-        self._sender = source or CLIENTS
+        self._name = b"" if begun.client_id is None else begun.client_id.encode()
+        self._client_id = begun.client_id
+        self._sender = source or sender_of(begun.client_id, client_ids)
         self._black_hole: int | None = None
         """The fault that lets the connection carry nothing now."""
         self._kept_for_node = self._kept_for_client = b""
@@ -139,6 +152,19 @@ class RequestGate:
         self._forget_wait: Callable[[], None] = _nothing
         self._forget_black_hole: Callable[[], None] = _nothing
         """These take back what the rules would call."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it holds nothing and waits for nothing: bytes could pass without it."""
+        return not (
+            self._requests
+            or self._responses
+            or self._ready is not None
+            or self._awaited is not None
+            or self._is_held
+            or self._is_silent
+            or self._black_hole is not None
+        )
 
     def feed_request(self, data: bytes) -> None:
         """Take bytes of the client."""

@@ -26,6 +26,7 @@ from kraftsim.cluster.socket_environment import (
     SocketEnvironment,
     can_inject,
     follows_frames,
+    judges_requests,
     obstacle,
     wants_proxy,
 )
@@ -184,10 +185,14 @@ def _cluster(
     injected: Sequence[Fault],
 ) -> ProcessCluster | EmbeddedCluster:
     watches = follows_frames(injected)
+    if request.mode is Mode.EMBEDDED:
+        return EmbeddedCluster(spec, directory, follows_frames=watches)
+    judges = judges_requests(injected, request.mode)
     if request.on is not None:
-        return ApacheCluster(spec, directory, request.on, follows_frames=watches)
-    kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
-    return kind(spec, directory, follows_frames=watches)
+        return ApacheCluster(
+            spec, directory, request.on, follows_frames=watches, judges_requests=judges
+        )
+    return ProcessCluster(spec, directory, follows_frames=watches, judges_requests=judges)
 
 
 async def _run(

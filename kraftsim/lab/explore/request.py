@@ -186,7 +186,8 @@ class RunRequest:
     the default. `faults` is the schedule; None: as the seed draws it. `workload` sets workload
     parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
     `surroundings` are the speeds of network and disks and the size of large frames; None: as the
-    seed draws them. `on` is a release of Apache Kafka whose nodes run instead of kraftsim's.
+    seed draws them. `injected` are faults of requests, as texts, on top of the schedule. `on` is a
+    release of Apache Kafka whose nodes run instead of kraftsim's.
 
     Raises KeyError for an unknown release, ValueError for one that the scenario does not support,
     for an unknown parameter, for fewer nodes than it needs, or for a text that says no fault.
@@ -203,6 +204,7 @@ class RunRequest:
     controllers: int | None = None
     brokers: int | None = None
     surroundings: RunEnvironment | None = None
+    injected: tuple[str, ...] = ()
     on: ApacheTarget | None = None
 
     def __post_init__(self) -> None:

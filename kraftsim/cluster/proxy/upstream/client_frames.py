@@ -12,11 +12,11 @@ Source: Kafka protocol guide; KIP-43, KIP-152 (tokens without a header after Sas
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
-from kraftsim.cluster.proxy.request_gate import acks_of
+from kraftsim.cluster.proxy.request_gate import RequestGate, UnderWay, acks_of
 from kraftsim.cluster.proxy.upstream.fetch_walk import FetchWalk
 from kraftsim.cluster.proxy.upstream.rules_addresses import FIRST_VERSIONS
 from protocol.api_keys import ApiKey
@@ -54,30 +54,6 @@ Rewrite = Callable[[int, int, bytes], bytes]
 """API key, version and whole frame of a response -> the frame to pass on."""
 
 
-class Gate(Protocol):
-    """What carries out the faults of requests of a connection."""
-
-    def feed_request(self, data: bytes) -> None:
-        """Take bytes of the client."""
-        ...
-
-    def feed_response(self, data: bytes) -> None:
-        """Take bytes of the node."""
-        ...
-
-
-class GateMaker(Protocol):
-    """Makes the gate of a connection that is under way."""
-
-    def __call__(
-        self, *, unanswered: Iterable[int], passing_request: int, passing_response: int
-    ) -> Gate:
-        """`unanswered` are the correlation ids of the requests that wait for their answers; the
-        others say how many bytes are missing of the request and the response that have begun.
-        """
-        ...
-
-
 class ClientFrames:
     """The frames of one connection. `to_node` and `to_client` take what passes; `rewrite` gets each
     response that may have an address in it; `on_tls` is called for a client that speaks TLS.
@@ -111,6 +87,8 @@ class ClientFrames:
         self._on_tls = on_tls
         self._gate: RequestGate | None = None
         self._awaited: deque[Pending] = deque()
+        self._last: tuple[int, int] | None = None
+        """API key and version of the last request."""
         self._request_head = b""
         """The beginning of a header; it waits for the rest."""
         self._request_left = 0
@@ -129,20 +107,40 @@ class ClientFrames:
         """Whether faults of requests may meet this connection."""
         return self._gate is not None
 
-    def open_gate(self, make: GateMaker) -> None:
+    def open_gate(self, make: Callable[[UnderWay], RequestGate], client_id: str | None) -> None:
         """Put a gate between the client and the node, at any time."""
         head, self._response_head = self._response_head, b""
         self._gate = make(
-            unanswered=[pending[0] for pending in self._awaited if pending is not BARE_TOKEN],
-            passing_request=self._request_left,
-            passing_response=self._held_missing or self._response_left,
+            UnderWay(
+                unanswered={
+                    correlation_id: api_key
+                    for correlation_id, api_key, _ in self._awaited
+                    if api_key >= 0
+                },
+                request_left=self._request_left,
+                response_left=self._held_missing or self._response_left,
+                last=self._last,
+                client_id=client_id,
+            )
         )
         if head:
             self._gate.feed_response(head)
 
-    def close_gate(self) -> None:
-        """Take away a gate that holds nothing."""
-        self._gate = None
+    def close_gate(self) -> bool:
+        """Take the gate away if it holds nothing; return whether there is none any more."""
+        if self._gate is not None and self._gate.is_idle:
+            self._gate.close()
+            self._gate = None
+        return self._gate is None
+
+    def keeps_end(self, end: Callable[[], None]) -> bool:
+        """Return whether a fault hides the end of one side from the other now."""
+        return self._gate is not None and self._gate.keeps_end(end)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        if self._gate is not None:
+            self._gate.close()
 
     # Requests
     # ----------------------------------------------------------------------------------------------
@@ -191,6 +189,7 @@ class ClientFrames:
                 self._awaited.append(BARE_TOKEN)
                 return
             self._sends_bare_tokens = False
+        self._last = api_key, version
         self._awaited.append((correlation_id, api_key, version))
         if len(self._awaited) > UNANSWERED_MAX:
             self._awaited.popleft()

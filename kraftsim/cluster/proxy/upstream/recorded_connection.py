@@ -13,13 +13,21 @@ Record = Callable[[bytes], None]
 class RecordedFrames:
     """Records the bytes of a client, and passes them on to its frames."""
 
-    __slots__ = ("_frames", "_record", "end_requests", "end_responses", "feed_response")
+    __slots__ = (
+        "_frames",
+        "_record",
+        "end_requests",
+        "end_responses",
+        "feed_response",
+        "keeps_end",
+    )
 
     def __init__(self, frames: ClientFrames, record: Record) -> None:
         self._frames = frames
         self._record = record
         self.feed_response = frames.feed_response
         self.end_requests = frames.end_requests
+        self.keeps_end = frames.keeps_end
         self.end_responses = frames.end_responses
 
     def feed_request(self, data: bytes) -> None:

@@ -195,8 +195,8 @@ def _limit(message: ApiVersionsResponse) -> bool:
     return has_changed
 
 
-def topic_ids_of(message: Message | None) -> dict[str, str]:
-    """Return the ids of the topics that a Metadata response names, as hex."""
+def topic_names_of(message: Message | None) -> dict[bytes, str]:
+    """Return the topics that a Metadata response names, by their ids."""
     if not isinstance(message, MetadataResponse):
         return {}
-    return {topic.name: topic.topic_id.hex() for topic in message.topics or () if topic.name}
+    return {topic.topic_id: topic.name for topic in message.topics or () if topic.name}

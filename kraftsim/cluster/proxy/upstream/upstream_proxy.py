@@ -38,12 +38,13 @@ from kraftsim.cluster.proxy.upstream.final_logs import write_final_logs
 from kraftsim.cluster.proxy.upstream.recorded_connection import RecordedFrames, RecordedTransport
 from kraftsim.cluster.proxy.upstream.recording import ObservedEnds, Recorder
 from kraftsim.cluster.proxy.upstream.rules_addresses import (
+    HEADER_V0_BYTES,
     Address,
     NodeKind,
     rewrite,
-    topic_ids_of,
+    topic_names_of,
 )
-from kraftsim.lab.faults.field import Condition, Effect, Link, links_of
+from kraftsim.lab.faults.field import CLIENTS, Condition, Effect, Link, links_of
 from kraftsim.lab.faults.rules_request_faults import (
     RequestFault,
     RequestFaultStatus,
@@ -120,8 +121,8 @@ class UpstreamProxy:
         capture: Path | None = None,
     ) -> None:
         self.plan = plan
-        self.topic_ids: dict[str, str] = {}
-        """The ids of topics, as hex, that responses have named so far."""
+        self.topic_names: dict[bytes, str] = {}
+        """The topics by their ids, as far as responses have named them."""
         self.on_node: Callable[[UpstreamNode, str], object] | None = None
         """Is called with each node when its name is known, and its address at the proxy."""
         self.on_notice: Callable[[str], object] | None = None
@@ -136,6 +137,8 @@ class UpstreamProxy:
         """By the port of the proxy."""
         self._by_id: dict[tuple[NodeKind, int], UpstreamNode] = {}
         self._open_frames: dict[ClientFrames, Relay] = {}
+        self._plain_versions: dict[tuple[int, bytes], None] = {}
+        """Responses to ApiVersions that need no change, by version and body."""
         self._gate_timer: asyncio.TimerHandle | None = None
         self._directory = directory
         self.recorder: Recorder | None = None
@@ -259,8 +262,6 @@ class UpstreamProxy:
         """Add a fault of requests; `on_hit` is called for each that it takes effect on. Return its
         number.
         """
-        if fault.topic is not None and fault.topic_id is None:
-            fault = msgspec.structs.replace(fault, topic_id=self.topic_ids.get(fault.topic))
 
         def notify(news: FrameHeld | FrameReport | RequestFaultHit) -> None:
             if on_hit is not None and isinstance(news, RequestFaultHit):
@@ -277,6 +278,7 @@ class UpstreamProxy:
     def end_fault(self, number: int) -> None:
         """End a fault; one that is over stays so."""
         self._proxy.end_fault(number)
+        self._close_gates()
 
     def fault_status(self) -> tuple[RequestFaultStatus, ...]:
         """Return the faults of requests so far, and what became of them."""
@@ -293,7 +295,7 @@ class UpstreamProxy:
             on_tls=partial(self._refuse_tls, relay),
         )
         self._open_frames[frames] = relay
-        relay.when_over = lambda: self._open_frames.pop(frames, None)
+        relay.when_over = partial(self._forget, frames)
         if not self._proxy.rules.is_empty:
             self._open_gate(frames, relay)
         if self.recorder is None:
@@ -351,14 +353,13 @@ class UpstreamProxy:
         if frames.has_gate or requests is None:
             return
 
-        def make(*, unanswered: Iterable[int], passing_request: int, passing_response: int) -> Gate:
+        def make(under_way: UnderWay) -> RequestGate:
             return self._proxy.gate(
                 relay,
                 to_node=requests.feed,
                 to_client=frames.pass_response,
-                unanswered=unanswered,
-                passing_request=passing_request,
-                passing_response=passing_response,
+                topic_name=self.topic_names.get,
+                under_way=under_way,
             )
 
         frames.open_gate(make, None if relay.source == CLIENTS else relay.source)
