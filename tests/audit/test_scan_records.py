@@ -141,6 +141,31 @@ def test_damaged_records_are_the_same_by_both_decoders(
         assert together == alone
 
 
+@pytest.mark.parametrize("value", [0, 1, 2, 0x7F, 0x80, 0xFF])
+def test_a_marker_with_any_byte_changed_is_the_same_by_both_decoders(
+    place: Path, value: int
+) -> None:
+    """In each place, so that no choice at random has to meet one."""
+    whole = build_transaction_marker(
+        commits=True,
+        producer_id=1,
+        producer_epoch=0,
+        coordinator_epoch=7,
+        timestamp=0,
+        base_offset=0,
+    )
+    for at in range(HEADER_SIZE_BYTES - 4, len(whole)):
+        content = bytearray(whole)
+        content[at] = value
+        part = part_of(bytes(content), place)
+        found = rows_of(
+            (piece for each in found_in(part) for piece in batch_rows(part, each)), "batches"
+        )
+        assert [(row["control_type"], row["coordinator_epoch"]) for row in found] == [
+            control_of(RecordBatch(bytes(content)))
+        ], at
+
+
 @settings(max_examples=40, deadline=None)
 @given(choice=st.data())
 def test_markers_are_the_same_by_both_decoders(place: Path, choice: st.DataObject) -> None:

@@ -500,6 +500,7 @@ def _read_markers(
     is_marker = (walked.key_size == MARKER_KEY_BYTES) & (walked.value_size == MARKER_VALUE_BYTES)
     is_marker &= (keys[:, :3] == 0).all(axis=1) & (keys[:, 3] <= ControlType.COMMIT)
     is_marker &= (values[:, :2] == 0).all(axis=1)
+    is_marker &= content[ends[at][walked.batch] - 1] == 0  # the count of headers
     which = at[walked.batch[is_marker]]
     is_common[which] = True
     kinds[numbers[which]] = keys[is_marker, 3]
