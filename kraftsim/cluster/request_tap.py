@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final, Protocol
 
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.lab.faults.rules_error_responses import THROTTLE_TIME
 from kraftsim.lab.faults.rules_request_faults import (
     SIZE_FIELD_BYTES,
     Decided,
@@ -30,6 +29,7 @@ from kraftsim.lab.faults.rules_request_faults import (
     client_ids_of_node,
     sender_of,
 )
+from kraftsim.lab.faults.rules_request_subjects import THROTTLE_TIME
 from kraftsim.server.broker import Broker
 from kraftsim.server.call import (
     NO_ANSWER,

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from kraftsim.lab.faults.rules_error_responses import THROTTLE_TIME
 from kraftsim.lab.faults.rules_request_faults import (
     Decided,
     RequestAction,
@@ -25,6 +24,7 @@ from kraftsim.lab.faults.rules_request_faults import (
     SeenRequest,
     sender_of,
 )
+from kraftsim.lab.faults.rules_request_subjects import THROTTLE_TIME
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import ACKS_NONE

@@ -12,6 +12,7 @@ Source: org.apache.kafka.common.requests.AbstractRequest.getErrorResponse of eac
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from kraftsim.lab.faults.rules_request_subjects import THROTTLE_TIME
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import Primitive
 from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, layout_of
@@ -46,7 +47,6 @@ IN_SEVERAL_LISTS: Final = {"AlterUserScramCredentialsRequest": ("deletions", "up
 """Requests whose rows are those of several lists."""
 RESULTS: Final = ("leader_epoch", "log_start_offset")
 """Of a request what the client believes, of a row a result: not copied."""
-THROTTLE_TIME: Final = "throttle_time_ms"
 ENTITY: Final = "entity"
 BELOW_A_LEVEL: Final = {"AlterReplicaLogDirsRequest": "dirs"}
 """Requests with a level of rows that the response does not repeat."""

@@ -30,7 +30,6 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.lab.faults.rules_error_responses import error_response, has_throttle_time
 from kraftsim.lab.faults.rules_request_subjects import subjects_of
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import pascal_case
@@ -600,6 +599,10 @@ def _fits_body(fault: RequestFault, request: SeenRequest) -> Message | bool:
         return False
     if fault.action is not RequestAction.ERROR:
         return True
+    # It needs the definitions of messages, and so construct, which a cluster without such a fault
+    # does not import.
+    from kraftsim.lab.faults.rules_error_responses import error_response
+
     answer = error_response(request.api_key, request.api_version, request.body(), fault.error)
     return answer if answer is not None else False
 
@@ -646,8 +649,11 @@ def _has_answer(fault: RequestFault, request: SeenRequest) -> bool:
     """Return whether there is the answer that the fault is about: Produce with acks=0 has none, and
     some have no throttle time.
     """
-    if fault.throttle_ms and not has_throttle_time(request.api_key, request.api_version):
-        return False
+    if fault.throttle_ms:
+        from kraftsim.lab.faults.rules_error_responses import has_throttle_time  # as above
+
+        if not has_throttle_time(request.api_key, request.api_version):
+            return False
     is_about_answer = fault.done or fault.throttle_ms or fault.action is RequestAction.ERROR
     if not is_about_answer or request.api_key != ApiKey.PRODUCE:
         return True

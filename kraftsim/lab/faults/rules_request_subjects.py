@@ -13,6 +13,8 @@ from protocol.schema import Message
 TRANSACTION_KEY: Final = 1
 """The key type of FindCoordinator that asks for a transactional id."""
 NO_ID: Final = bytes(16)
+THROTTLE_TIME: Final = "throttle_time_ms"
+"""The field of a response that says how long its client is muted."""
 
 
 @dataclass(frozen=True, slots=True)
