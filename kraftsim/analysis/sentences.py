@@ -58,6 +58,8 @@ _TEMPLATES: Final = {
     "FaultInjected": "the fault {fault} was injected at {target}",
     "FaultTookEffect": "the fault {fault} of {target} took effect: {effect}",
     "FeatureLevelChanged": "{node} has {feature} at level {level}, after level {previous_level}",
+    "FencedProducersExpected": "from here on transactions time out, and their producers are "
+    "fenced by their epoch",
     "FinalBatch": f"the final log of {{broker}} has {_BATCH}, {_PRODUCER}, "
     "{base_sequence~last_sequence~sequence}",
     "FinalLog": "the final log of {topic}-{partition} on {broker} ends at offset {next_offset} and "
@@ -128,12 +130,15 @@ _TEMPLATES: Final = {
     f"{_GROUP}, written at offset {{record_offset}}"
     "{is_current?, which is the current one|, which a later one has replaced}",
     "OffsetForgotten": f"{{node}} removed the offset of {_GROUP}",
+    "OffsetLearned": "client {client_id} received the offset {offset} of "
+    f"{_GROUP}: {{error_code}}",
     "OffsetLoaded": f"{{node}} loaded the offset {{offset}} of {_GROUP}, written at offset "
     "{record_offset}",
     "OffsetMaterialised": "{node} has the offset {offset} of "
     f"{_GROUP} committed by the marker at offset {{marker_offset}}, {_PRODUCER}",
     "OffsetReturned": f"{{node}} returned the offset {{offset}} of {_GROUP} "
     "({require_stable?stable offsets only|any offset}, {error_code})",
+    "OffsetsAsked": "client {client_id} requested the committed offsets of group {group_id}",
     "OnlyRetriableErrorsExpected": "from here on clients must receive only retriable errors",
     "PartitionChanged": "{node} changed {topic}-{partition}: leader {leader}, leader epoch "
     "{leader_epoch}, in-sync replicas {isr}, partition epoch {partition_epoch}",
@@ -211,6 +216,8 @@ _TEMPLATES: Final = {
     "{is_fatal?which is fatal|after which it must abort}",
     "TransactionLoaded": "{node} loaded {transactional_id} in state {state}, "
     f"{_PRODUCER}, from offset {{record_offset}}",
+    "TransactionOffsetAccepted": "client {client_id} has the offset {offset} of "
+    f"{_GROUP} in transaction {{transaction}}, {_PRODUCER}",
     "TransactionStateChanged": "{node} has {transactional_id} in state {state}, "
     f"{_PRODUCER}, coordinator epoch {{coordinator_epoch}}, at offset {{offset}} of "
     "__transaction_state-{partition}",
