@@ -22,6 +22,7 @@ from kraftsim.server.settings_in_effect import (
 
 SOURCE = Path(__file__).parents[2] / "kraftsim"
 CHECKED_OR_DESCRIBED = (
+    "cluster/apache_kafka/",
     "metadata/config_facts/",
     "metadata/rules_config_definitions.py",
     "metadata/rules_starting_configs.py",
