@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka interop-others exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants verdicts audit-corpus claims up down fmt docs dist lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka-to-m interop-kafka-from-n interop-others replayed-bugs exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants verdicts audit-corpus claims up down fmt docs dist lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -82,7 +82,7 @@ test-others: setup # all other tests
 
 interop: setup ## Test with real clients, and with Apache Kafka if Java and Maven are installed
 ifeq ($(ARGS),)
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target interop-requirements interop-kafka interop-clients interop-others
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(INTEROP)
 else
 	$(PYTEST) -m interop $(ARGS)
 endif
@@ -93,20 +93,29 @@ $(PYTEST) -m interop -o cache_dir=.pytest_cache/$@ $(1) || { test $$? = 1 && ech
 	$(PYTEST) -m interop -o cache_dir=.pytest_cache/$@ --last-failed --last-failed-no-failures none --maxfail 1 $(1); }
 endef
 
+# The longest first; three run in parallel.
+INTEROP := interop-others interop-kafka-to-m interop-kafka-from-n interop-clients interop-requirements
+
 interop-clients: setup # real clients on kraftsim brokers
 	$(call asked,tests/clients)
 
 interop-requirements: setup # the conformance suite on Apache Kafka
 	$(call asked,$(REQUIREMENTS))
 
-interop-kafka: setup # kraftsim beside nodes and tools of Apache Kafka
-	$(call asked,tests/apache_kafka)
+interop-kafka-to-m: setup # kraftsim beside nodes and tools of Apache Kafka, the first half of the alphabet
+	$(call asked,$(wildcard tests/apache_kafka/test_[a-m]*.py))
+
+interop-kafka-from-n: setup # and the second half
+	$(call asked,$(wildcard tests/apache_kafka/test_[n-z]*.py))
 
 interop-others: setup # all other interop tests
 	$(call asked,$(filter-out tests/apache_kafka tests/clients $(REQUIREMENTS) tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
 
 exactly-once: setup ## Run the exactly-once tests of real clients on Apache Kafka as well, with crashes of members and brokers
 	KRAFTSIM_EXACTLY_ONCE=1 $(PYTEST) -m interop tests/clients/test_exactly_once_*.py tests/clients/test_idempotent_under_faults.py $(ARGS)
+
+replayed-bugs: setup ## Replay seven bugs on releases of Apache Kafka that have and that fix them: five minutes
+	KRAFTSIM_REPLAYED_BUGS=1 $(PYTEST) -m interop tests/apache_kafka/test_replayed_bugs.py $(ARGS)
 
 oracle: setup ## Check every conformance requirement on Apache Kafka 3.9 and the newest release, from Maven
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
