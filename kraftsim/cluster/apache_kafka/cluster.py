@@ -84,7 +84,7 @@ class ApacheCluster(ProcessCluster):
                 self.require_running()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _serves(self, name: str) -> bool:
+    def is_ready(self, name: str) -> bool:
         """A broker of Apache Kafka is in the answers to Metadata, which the probe asks for, only
         while the controller has it unfenced.
         """
