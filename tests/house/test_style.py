@@ -26,6 +26,16 @@ FUNCTION_LINES_MAX = {"tests": 110, "tools": 100}
 """By top-level folder: a test's tables of cases are long and read from top to bottom."""
 OTHER_FILES_MAX, OTHER_FUNCTIONS_MAX = 800, 90
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
+CALLED_BY_LIBRARIES = {
+    "_decode",
+    "_encode",
+    "_emitbuild",
+    "_emitparse",
+    "_sizeof",
+    "_timer_handle_cancelled",
+    "_write_to_self",
+}
+"""Overrides of methods of construct and asyncio."""
 DECLARATION_LANGUAGE = {"protocol/schema.py", "protocol/codec/message_class.py"}
 """Files that declare fields of any type, and generate classes from the declarations."""
 MACHINE_SPECIFIC = re.compile(
@@ -180,6 +190,32 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
         if MACHINE_SPECIFIC.search(line) and file != Path(__file__)
     ]
     assert not named
+
+
+def test_every_private_function_is_used() -> None:
+    """In its file; or in one that this file imports, where the class is that a method overrides; or
+    in one that imports this file, where a subclass is. When the overridden one is renamed, the
+    other is left without a caller, and says nothing.
+    """
+    used: dict[str, set[str]] = {}
+    defined: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
+    for file in python_files():
+        if room_of(file) in ("kraftsim", "protocol", "scenarios"):
+            text, name = file.read_text(), name_of(file)
+            module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            defined[module] = set(re.findall(r"def (_[a-z]\w*)\(", text))
+            used[module] = set(re.findall(r"(?<!def )\b(_[a-z]\w*)", text))
+            imported[module] = set(re.findall(r"^ *from ([\w.]+) import", text, re.MULTILINE))
+    unused = {
+        f"{module}.{name}"
+        for module, names in defined.items()
+        for name in names - used[module] - CALLED_BY_LIBRARIES
+        if not any(name in used.get(each, ()) for each in imported[module])
+        and not any(name in used[each] for each in used if module in imported[each])
+    }
+    assert sum(map(len, defined.values())) > 3000
+    assert not unused
 
 
 def test_no_test_counts_the_threads_of_the_process() -> None:
