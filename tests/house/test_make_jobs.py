@@ -1,4 +1,4 @@
-"""`make test` runs every directory of tests exactly once over all its parallel jobs."""
+"""`make test` runs every file of tests exactly once over all its parallel jobs."""
 
 import os
 import re
@@ -27,19 +27,24 @@ def lines_of(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("target", "times"), [("test", 1), ("interop", 2)])
-def test_every_test_directory_is_in_one_make_test_job(target: str, times: int) -> None:
-    """A job of `make interop` names its directories twice: also in the retry command."""
-    there = {
-        file.parent.relative_to(PROJECT_ROOT).as_posix()
-        for file in (PROJECT_ROOT / "tests").glob("*/test_*.py")
-    }
+def test_every_test_file_is_in_one_make_test_job(target: str, times: int) -> None:
+    """A job names directories, or files of one; one of `make interop` names them twice: also in the
+    retry command.
+    """
+    there = (PROJECT_ROOT / "tests").glob("*/test_*.py")
     asked = [
-        word
+        file
         for line in lines_of(target)
         for word in line.replace(";", "").split()
-        if re.fullmatch(r"tests/\w+", word)
+        if re.fullmatch(r"tests/[\w/.]+", word)
+        for file in files_of(PROJECT_ROOT / word)
     ]
     assert sorted(asked) == sorted([*there] * times)
+
+
+def files_of(place: Path) -> list[Path]:
+    """The test files that a word of a command means."""
+    return [place] if place.is_file() else list(place.glob("test_*.py"))
 
 
 def test_arguments_replace_the_default_test_jobs() -> None:

@@ -129,6 +129,7 @@ def test_invariants_hold_for_what_frames_say(seed: int) -> None:
         "producer_state_variants",
     ],
 )
+@pytest.mark.interop
 def test_invariants_hold_for_what_frames_say_of_every_kind_of_fault(name: str) -> None:
     """Lost, late and repeated requests, batches that are split, fenced producers, old releases."""
     run = one_run(name, 1)
