@@ -86,6 +86,32 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     events: int
 
 
+class CodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of a rule function's statements one run executed: `line` is that of its `def`."""
+
+    commit: str
+    run: str
+    scenario: str
+    file: str
+    function: str
+    line: int
+    statements: int
+    executed: int
+
+
+class UnexecutedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement of the rules that no run of a campaign executed (`kind` is `line`), or a
+    condition that was always left in the same way (`branch`).
+    """
+
+    commit: str
+    file: str
+    function: str
+    line: int
+    kind: str
+    text: str
+
+
 class CampaignRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of one campaign."""
 
@@ -94,6 +120,9 @@ class CampaignRows(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[VerdictRow, ...]
     exercised: tuple[ExercisedRow, ...]
     steps: tuple[StepRow, ...] = ()
+    code: tuple[CodeRow, ...] = ()
+    unexecuted: tuple[UnexecutedRow, ...] = ()
+    """Both are empty if the campaign did not record code paths."""
 
 
 _ARROW: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -103,6 +132,8 @@ _KINDS_OF_ROWS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "verdicts": VerdictRow,
     "exercised": ExercisedRow,
     "steps": StepRow,
+    "code": CodeRow,
+    "unexecuted": UnexecutedRow,
 }
 
 
@@ -145,6 +176,7 @@ def write_page(out: Path, rows: CampaignRows) -> Path:
         (f"{row.machine}: {row.from_state or 'none'} to {row.to_state}", row.events)
         for row in rows.steps
     )
+    unexecuted = _added((row.file, 1) for row in rows.unexecuted)
     idle = [name for name, count in examined.items() if not count]
     unused = [row.kind for row in rows.exercised if not row.run]
     commit = rows.seeds[0].commit if rows.seeds else ""
@@ -157,6 +189,11 @@ def write_page(out: Path, rows: CampaignRows) -> Path:
         _section("Faults in violated runs", "runs in which the kind was effective", found_by),
         _section("Examined events", "by invariant", examined),
         _section("Steps of state machines", "by machine and states", steps),
+        *(
+            [_section("Rules that no run executes", "lines and ways out of conditions", unexecuted)]
+            if rows.code
+            else []
+        ),
         _names("Invariants that examined nothing", idle),
         _names("Kinds of events that no run has", unused),
     ]

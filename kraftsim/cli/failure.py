@@ -39,6 +39,7 @@ EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
     "py4j": "analysis",
     "pandas": "analysis",
     "pyarrow": "analysis",
+    "coverage": "analysis",
     "numpy": "analysis",
     "boto3": "tiered",
     "botocore": "tiered",

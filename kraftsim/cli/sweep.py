@@ -93,6 +93,11 @@ Examples:
     help="Distribute the seeds over a Spark cluster, for example 'local[2]'.",
 )
 @click.option(
+    "--code-paths",
+    is_flag=True,
+    help="Record which code of the rules each run executes, with --spark and --out.",
+)
+@click.option(
     "--conf",
     multiple=True,
     metavar="KEY=VALUE",
@@ -119,6 +124,7 @@ def sweep(
     check_identity: bool,
     work: tuple[str, ...],
     master: str | None,
+    code_paths: bool,
     conf: tuple[str, ...],
     release: str,
     controllers: int | None,
@@ -148,7 +154,13 @@ def sweep(
         controllers=controllers,
         brokers=brokers,
         injected=injected,
+        code_paths=code_paths,
     )
+    if code_paths and (master is None or out is None):
+        raise Failure(
+            "--code-paths leaves tables of a campaign on Spark: give --spark MASTER and --out DIR, "
+            "too"
+        )
     if conf and master is None:
         raise Failure("--conf is a setting of Spark: give --spark MASTER, too")
     if check_identity and master is not None:

@@ -76,6 +76,45 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
 
 
 @pytest.mark.spark
+@pytest.mark.interop
+def test_code_paths_are_a_table_and_the_event_logs_stay_the_same(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """`code` has functions that a run executes, `unexecuted` what none does; a line is in one of
+    them.
+    """
+    plain = sweep(CHEAP, seeds=[1], keep_going=True, workers=1)
+    result = sweep_on_spark(
+        (CHEAP,),
+        seeds=[1, 2],
+        master="local[2]",
+        terms=Terms(code_paths=True),
+        out=tmp_path,
+        spark=spark,
+    )
+    assert result.events and not (tmp_path / "code").exists() and not plain.found
+    tables = open_dataset(tmp_path)
+    both = tables.sql(
+        "SELECT c.file, c.function, sum(c.statements) FILTER (c.run LIKE '%-1') AS statements,"
+        " max(c.executed) AS executed, count(DISTINCT u.line) AS missing"
+        " FROM code c LEFT JOIN unexecuted u"
+        " ON u.file = c.file AND u.function = c.function AND u.kind = 'line' GROUP BY ALL"
+    ).to_pylist()
+    found = {row["function"]: row for row in both}
+    assert found["ProducerStateManager.check"]["executed"] > 0
+    assert all(
+        row["executed"] + row["missing"] <= row["statements"]
+        for row in both
+        if row["statements"] is not None
+    )
+    assert any(not row["missing"] for row in both) and any(row["missing"] for row in both)
+    never = tables.sql("SELECT DISTINCT file FROM unexecuted WHERE kind = 'line'").to_pylist()
+    assert {"file": "kraftsim/lease_pid/rules_broker.py"} in never, "the scenario has no leases"
+    page = (tmp_path / "campaign.html").read_text()
+    assert "Rules that no run executes" in page
+
+
+@pytest.mark.spark
 def test_differing_results_of_the_two_forms_are_a_finding(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

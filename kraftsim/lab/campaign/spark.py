@@ -40,7 +40,8 @@ from kraftsim.cluster.scenario import scenario
 from kraftsim.extensions import is_path, loadable
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Verdict
-from kraftsim.lab.campaign.spark_child import DONE, EVENTS, done_file
+from kraftsim.lab.campaign.code_paths import RunOfCode, code_rows, jumps_in
+from kraftsim.lab.campaign.spark_child import CODE, DONE, EVENTS, code_file, done_file
 from kraftsim.lab.campaign.spark_task import run_jobs
 from kraftsim.lab.campaign.summary import SweepResult, idle_kinds, summary
 from kraftsim.lab.campaign.sweep import REPORT_SECONDS, Report, SweepProgress
@@ -186,6 +187,7 @@ def sweep_on_spark(
         if out is not None:
             steps = steps_in(session, root / EVENTS) if events else []
             _write_tables(out, runs, rows, steps)
+            shutil.rmtree(root / CODE, ignore_errors=True)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
@@ -338,6 +340,17 @@ def _write_tables(
             )
             for kind, events in manifest.kinds.items()
         ]
+    code, unexecuted = (
+        code_rows(
+            (
+                RunOfCode(each.job.run, each.result.scenario, jumps_in(code_file(each.job)))
+                for each in runs
+            ),
+            commit,
+        )
+        if any(each.job.terms.code_paths for each in runs)
+        else ([], [])
+    )
     found = CampaignRows(
         seeds=tuple(seeds),
         faults=tuple(faults),
@@ -348,6 +361,8 @@ def _write_tables(
             for each in steps
             if each.run in scenarios
         ),
+        code=tuple(code),
+        unexecuted=tuple(unexecuted),
     )
     write_tables(out, found, f"{began:%Y%m%dT%H%M%S.%f}")
     write_page(out, found)

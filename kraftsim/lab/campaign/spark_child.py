@@ -10,15 +10,17 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
 
 from kraftsim.analysis.ingest import ingest_runs
+from kraftsim.lab.campaign.code_paths import recorded
 from kraftsim.lab.campaign.worker_pool import OK, CampaignJob, JobDone, broken
 from kraftsim.lab.explore.run import run_request
 
-EVENTS, FOUND, DONE = "events", "found", "done"
+EVENTS, FOUND, DONE, CODE = "events", "found", "done", "code"
 
 
 def main() -> None:
@@ -42,7 +44,8 @@ def _run(job: CampaignJob) -> JobDone:
     out = Path(job.out)
     with tempfile.TemporaryDirectory(prefix="kraftsim-seed-") as scratch:
         run = Path(scratch) / "run"
-        result = run_request(job.request(), run)
+        with recorded(code_file(job)) if job.terms.code_paths else nullcontext():
+            result = run_request(job.request(), run)
         ingest_runs([run], out / EVENTS, names=[job.run])
         kept = out / FOUND / job.run
         if result.outcome != OK and not kept.exists():
@@ -55,6 +58,12 @@ def done_file(job: CampaignJob) -> Path:
     """Return the file that a finished job leaves, for the progress of its campaign."""
     assert job.out is not None, "Spark reads the output of tasks there"
     return Path(job.out) / DONE / f"{job.run}.json"
+
+
+def code_file(job: CampaignJob) -> Path:
+    """Return the file with the jumps in the rules that a job makes, if it records them."""
+    assert job.out is not None, "Spark reads the output of tasks there"
+    return Path(job.out) / CODE / f"{job.run}.json"
 
 
 def _leave(job: CampaignJob, done: JobDone) -> None:

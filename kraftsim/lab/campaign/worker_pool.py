@@ -44,6 +44,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int | None = None
     injected: tuple[str, ...] = ()
     """Faults of requests, as texts."""
+    code_paths: bool = False
+    """Record which code of the rules each run executes; only for a campaign on Spark."""
 
 
 USUAL = Terms()
