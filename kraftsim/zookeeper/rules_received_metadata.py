@@ -334,17 +334,16 @@ class ReceivedMetadata:
         )
         if requested_id != ZERO_UUID and known_id not in (None, requested_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        takes_same = self.takes_same_epoch(is_kraft=is_kraft)
-        if (
-            held is None
-            or state.leader_epoch > held.leader_epoch
-            or (takes_same and state.leader_epoch == held.leader_epoch)
-        ):
+        # a replica that does not exist yet is in epoch -1, so its first epoch is 0 or later
+        epoch = NO_LEADER_EPOCH if held is None else held.leader_epoch
+        takes_same = held is not None and self.takes_same_epoch(is_kraft=is_kraft)
+        if state.leader_epoch > epoch or (takes_same and state.leader_epoch == epoch):
             return (
                 None if self._broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         if (
-            state.leader_epoch == held.leader_epoch
+            held is not None
+            and state.leader_epoch == epoch
             and requested_id != ZERO_UUID
             and known_id is None
         ):

@@ -297,6 +297,18 @@ def test_every_version_of_update_metadata_is_supported(version: int) -> None:
     ("asked", "present", "answer", "takes_role"),
     [
         (leader_and_isr(appointed()), None, ErrorCode.NONE, True),
+        (
+            leader_and_isr(appointed(leader_epoch=-1)),
+            None,
+            ErrorCode.STALE_CONTROLLER_EPOCH,
+            False,
+        ),
+        (
+            leader_and_isr(appointed(leader_epoch=-(2**31)), kraft=True),
+            None,
+            ErrorCode.STALE_CONTROLLER_EPOCH,
+            False,
+        ),
         (leader_and_isr(appointed(leader_epoch=2)), held(1), ErrorCode.NONE, True),
         (
             leader_and_isr(appointed(leader_epoch=1)),

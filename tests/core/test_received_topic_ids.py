@@ -28,7 +28,7 @@ from protocol.uuids import ZERO_UUID
 OWN = 1
 NAMES = st.sampled_from(("a", "b", "../c"))
 IDS = st.sampled_from((ZERO_UUID, b"\x01" * 16, b"\x02" * 16))
-NUMBERS = st.sampled_from((0, 1, 2, -1, -2, LEADER_DURING_DELETE, 2**31 - 1))
+NUMBERS = st.sampled_from((0, 1, 2, -1, -2, LEADER_DURING_DELETE, 2**31 - 1, -(2**31)))
 NODES = st.lists(st.sampled_from((OWN, 2, 3, -1)), max_size=3)
 
 UPDATED = st.builds(
@@ -87,12 +87,13 @@ def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(
         ReceivedMetadata(OWN, bytes(16), deletes_what_is_missing=True),
     )
 
+    epochs: dict[tuple[str, int], int] = {}
+
     def held(name: str, number: int) -> LocalPartition | None:
         topic = image.topic(name)
-        partition = None if topic is None else topic.partitions.get(number)
-        if topic is None or partition is None or OWN not in partition.replicas:
+        if topic is None or (name, number) not in epochs:
             return None
-        return LocalPartition(leader_epoch=partition.leader_epoch, topic_id=topic.topic_id)
+        return LocalPartition(leader_epoch=epochs[name, number], topic_id=topic.topic_id)
 
     for request in requests:
         answer = (
@@ -115,7 +116,16 @@ def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(
                 and topic.name == name
                 and image.topic_by_id(topic.topic_id) is topic
             )
-        assert all(image.topic(name) is not None for name, _ in answer.roles)
+        for name, number in answer.roles:
+            topic = image.topic(name)
+            assert topic is not None
+            former, epoch = epochs.get((name, number), -1), topic.partitions[number].leader_epoch
+            assert epoch >= max(0, former), "the epoch of a replica never goes back"
+            epochs[name, number] = epoch
+        for name, number in tuple(epochs):
+            topic = image.topic(name)
+            if topic is None or number not in topic.partitions:
+                del epochs[name, number]
         state = ControllerState(
             cluster_id="cluster",
             session_timeout_ms=9000,
