@@ -16,7 +16,12 @@ from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
-from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from protocol.messages.k04_leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
 from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -32,6 +37,9 @@ FIRST_WITH_BROKER_EPOCH = {
 }
 ANY_BROKER_EPOCH = -1
 EARLIER_BROKER_EPOCH = 0
+FIRST_WITH_TOPICS = 2
+"""The first version of LeaderAndIsr that groups partitions by topic."""
+CONTROLLER_EPOCHS_MAX = 50
 
 
 def _in_zookeeper(target: Target) -> None:
@@ -204,3 +212,59 @@ def new_topics_configs(target: Target) -> None:
         expect_equal(
             found, [(value, ConfigSource.TOPIC_CONFIG)], f"what broker {broker.node_id} describes"
         )
+
+
+@REQUIREMENTS.that(
+    7,
+    "a partition that a broker does not have gets STALE_CONTROLLER_EPOCH for a leader epoch below "
+    "0, and nothing is created",
+    source="ReplicaManager.becomeLeaderOrFollower; Partition (its first leader epoch is -1)",
+)
+def first_leader_epoch(target: Target) -> None:
+    _in_zookeeper(target)
+    topic = "no-such-topic"
+    for version in target.versions(ApiKey.LEADER_AND_ISR):
+        for leader_epoch in (-1, -(2**31)):
+            answer = _in_the_latest_epoch(target, version, topic, leader_epoch)
+            partitions = [
+                *answer.partition_errors,
+                *(row for each in answer.topics for row in each.partition_errors),
+            ]
+            expect_equal(
+                [(row.partition_index, row.error_code) for row in partitions],
+                [(0, ErrorCode.STALE_CONTROLLER_EPOCH)],
+                f"version {version}, leader epoch {leader_epoch}: errors of partitions",
+            )
+
+
+def _in_the_latest_epoch(
+    target: Target, version: int, topic: str, leader_epoch: int
+) -> LeaderAndIsrResponse:
+    """Return the response to a LeaderAndIsr with one partition, in the lowest controller epoch that
+    the broker does not call stale: a later one would depose the controller.
+    """
+    state = LeaderAndIsrPartitionState(
+        topic_name=topic,
+        partition_index=0,
+        controller_epoch=1,
+        leader=0,
+        leader_epoch=leader_epoch,
+        isr=[0],
+        partition_epoch=0,
+        replicas=[0],
+    )
+    for controller_epoch in range(1, CONTROLLER_EPOCHS_MAX + 1):
+        request = LeaderAndIsrRequest(
+            controller_id=UNKNOWN_ID,
+            controller_epoch=controller_epoch,
+            broker_epoch=ANY_BROKER_EPOCH,
+            ungrouped_partition_states=[state] if version < FIRST_WITH_TOPICS else [],
+            topic_states=[]
+            if version < FIRST_WITH_TOPICS
+            else [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])],
+        )
+        with target.peer() as peer:
+            answer = peer.ask(request, version, LeaderAndIsrResponse)
+        if answer.error_code != ErrorCode.STALE_CONTROLLER_EPOCH:
+            return answer
+    raise Inapplicable(f"the controller epoch is above {CONTROLLER_EPOCHS_MAX}")
