@@ -4,12 +4,22 @@ Source: KIP-98, KIP-890; ReplicaManager.handleProduceAppend,
 UnifiedLog.analyzeAndValidateProducerState.
 """
 
+import time
+
 from kraftsim.conformance.batches import batch, produce, produce_request, produce_versions
 from kraftsim.conformance.expect import expect_equal, expect_error
-from kraftsim.conformance.marker_client import TransactionAt, end_at, expect_seen
+from kraftsim.conformance.marker_client import (
+    PRODUCE_VERSION,
+    TransactionAt,
+    end_at,
+    expect_seen,
+    marker,
+)
+from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transactional_id import TransactionalId
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -17,11 +27,18 @@ from protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 REQUIREMENTS = Requirements("transactions", 12, "Batches of transactions")
 HANDLER = "KIP-890; ReplicaManager.handleProduceAppend"
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
+VERIFIES_SINCE = 4
+"""The version of AddPartitionsToTxn that leaders verify with."""
+ATTEMPTS = 40
+FIRST_STEP_SECONDS, STEP_FACTOR, LAST_STEP_SECONDS = 0.002, 0.8, 0.0001
+MARKERS_VERSION = 1
 
 
 def _asking_versions(target: Target) -> list[int]:
@@ -310,3 +327,44 @@ def fenced_by_marker(target: Target) -> None:
             .partition_responses[0]
         )
     expect_error(row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "a batch of the epoch before")
+
+
+@REQUIREMENTS.that(
+    13,
+    "a batch whose transaction ends while it is verified returns INVALID_PRODUCER_EPOCH, and never "
+    "INVALID_TXN_STATE: its producer was fenced and has made no mistake",
+    source="KAFKA-19690; 4.0.2 and 4.1.1",
+    since="4.0",
+)
+def ended_while_verified(target: Target) -> None:
+    """Each marker is sent after a pause that follows the moment of the append: shorter after a
+    batch that was appended before its marker, longer after one that was not.
+    """
+    next(target.versions(ApiKey.ADD_PARTITIONS_TO_TXN, since=VERIFIES_SINCE))
+    topic, pause, step = target.topic(), 0.0, FIRST_STEP_SECONDS
+    with target.peer(topic.leader) as producing, target.peer(topic.leader) as ending:
+        for peer in (producing, ending):
+            peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        for _ in range(ATTEMPTS):
+            error = _race(TransactionAt(target, topic), producing, ending, pause)
+            if error != ErrorCode.NONE:
+                expect_error(error, ErrorCode.INVALID_PRODUCER_EPOCH, "a batch of the past epoch")
+            pause = max(0.0, pause - step) if error == ErrorCode.NONE else pause + step
+            step = max(step * STEP_FACTOR, LAST_STEP_SECONDS)
+
+
+def _race(transaction: TransactionAt, producing: Peer, ending: Peer, pause: float) -> int:
+    """Send a batch, and after a pause the marker of a time-out; return the error of the batch."""
+    topic, (producer_id, epoch) = transaction.topic.name, transaction.producer
+    transaction.id.begin(transaction.producer, [(topic, 0)])
+    data = batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+    asked = produce_request(topic, data, transactional_id=transaction.id.name)
+    end = WriteTxnMarkersRequest(
+        markers=[marker((producer_id, epoch + 1), commits=False, topics={topic: [0]})]
+    )
+    batch_number = producing.send(asked, PRODUCE_VERSION)
+    time.sleep(pause)
+    end_number = ending.send(end, MARKERS_VERSION)
+    answer = producing.receive(asked, PRODUCE_VERSION, batch_number, ProduceResponse)
+    ending.receive(end, MARKERS_VERSION, end_number, WriteTxnMarkersResponse)
+    return answer.responses[0].partition_responses[0].error_code

@@ -26,6 +26,8 @@ HANDLER = "KafkaApis.handleWriteTxnMarkersRequest"
 APPEND = "ProducerAppendInfo.appendEndTxnMarker"
 NAMES_UNTIL = 2
 MINUTE_MS = 60_000
+NAMES_LEVEL_SINCE, BUMPS_EPOCHS = 2, 2
+"""The version with transaction.version, and its first level that raises the epoch at each end."""
 
 
 def _versions(target: Target) -> list[int]:
@@ -248,3 +250,28 @@ def not_described_as_open(target: Target) -> None:
         (-1, 9, 1),
         "start, coordinator epoch, sequence afterwards",
     )
+
+
+@REQUIREMENTS.that(
+    10,
+    "a marker of transaction.version 2 must have a later epoch than the open transaction: the same "
+    "one is that of the transaction before",
+    source="KIP-1228; KAFKA-19446",
+    since="4.2",
+)
+def marker_of_the_transaction_before(target: Target) -> None:
+    version = next(target.versions(ApiKey.WRITE_TXN_MARKERS, since=NAMES_LEVEL_SINCE))
+    topic = target.topic()
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 2)
+    producer_id, epoch = transaction.producer
+    for producer_epoch, expected, start in (
+        (epoch, ErrorCode.INVALID_PRODUCER_EPOCH, 0),
+        (epoch + 1, ErrorCode.NONE, -1),
+    ):
+        row = marker((producer_id, producer_epoch), topics={topic.name: [0]})
+        row.transaction_version = BUMPS_EPOCHS
+        ((_, error),) = write_markers(target, topic.leader, row, version=version).items()
+        expect_error(error, expected, f"epoch {producer_epoch} in an open transaction of {epoch}")
+        found = described_producer(target, topic, producer_id)
+        expect_equal(found.current_txn_start_offset, start, "start of the open transaction")
