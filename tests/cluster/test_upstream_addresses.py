@@ -3,6 +3,7 @@ nothing else changes.
 """
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -12,14 +13,25 @@ from kraftsim.cluster.proxy.upstream.rules_addresses import (
     ADDRESS_PLACES,
     LAST_VERSIONS,
     NOT_REPLACED,
+    PRODUCE,
+    PRODUCE_VERSIONS,
     Address,
     NodeKind,
+    is_plain_produce,
     rewrite,
     topic_names_of,
 )
 from protocol.api_keys import ApiKey
 from protocol.codec.tree import layout_of
 from protocol.examples import example
+from protocol.messages.k00_produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from protocol.messages.k03_metadata import MetadataResponse, MetadataResponseTopic
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.k60_describe_cluster import (
@@ -43,6 +55,30 @@ VERSIONS = [
     for version in range(min(place.first_version for place in places), LAST_VERSIONS[api_key] + 1)
     if version in declaration_of(response_class(api_key)).versions
 ]
+
+
+LEADER = LeaderIdAndEpoch(leader_id=2, leader_epoch=5)
+ENDPOINT = NodeEndpoint(node_id=1, host="kafka", port=9092)
+RECORD_ERROR = BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message="bad")
+
+
+def row(
+    error_message: str | None = None,
+    record_errors: Sequence[BatchIndexAndErrorMessage] = (),
+    current_leader: LeaderIdAndEpoch | None = None,
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=3,
+        base_offset=12,
+        log_start_offset=4,
+        error_message=error_message,
+        record_errors=list(record_errors),
+        current_leader=current_leader or LeaderIdAndEpoch(),
+    )
+
+
+def topic_of(*rows: PartitionProduceResponse) -> TopicProduceResponse:
+    return TopicProduceResponse(name="orders", topic_id=b"i" * 16, partition_responses=list(rows))
 
 
 class Endpoint(Protocol):
@@ -149,6 +185,32 @@ def test_only_addresses_change(api_key: int, version: int) -> None:
             node.host, node.port = original.host, original.port
         assert frame_of(api_key, version, after) == frame
     assert replaced_count > 5
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize(
+    ("body", "is_plain"),
+    [
+        (ProduceResponse(responses=[topic_of(row())]), True),
+        (ProduceResponse(responses=[topic_of(row())], throttle_time_ms=7), True),
+        (ProduceResponse(responses=[]), True),
+        (ProduceResponse(responses=[topic_of(row()), topic_of(row(), row())]), True),
+        (ProduceResponse(responses=[topic_of(row())], node_endpoints=[ENDPOINT]), False),
+        (ProduceResponse(responses=[topic_of(row(error_message="no"))]), False),
+        (ProduceResponse(responses=[topic_of(row(), row(record_errors=[RECORD_ERROR]))]), False),
+        (ProduceResponse(responses=[topic_of(row(current_leader=LEADER))]), False),
+        (ProduceResponse(responses=[topic_of(*[row()] * 200)]), False),
+    ],
+)
+def test_produce_without_errors_is_not_decoded(
+    version: int, body: ProduceResponse, is_plain: bool
+) -> None:
+    """It has no address; a response of which that is not certain at a glance is decoded."""
+    frame = frame_of(PRODUCE, version, body)
+    assert is_plain_produce(version, frame) == is_plain
+    assert not any(is_plain_produce(version, frame[:end]) for end in range(len(frame)))
+    assert not is_plain_produce(version, frame + b"\0")
+    assert not is_plain_produce(PRODUCE_VERSIONS.stop, frame)
 
 
 def test_controllers_are_not_brokers() -> None:

@@ -624,6 +624,12 @@ def acks_of(frame: bytes, version: int) -> int | None:
     """Return `acks` of a Produce, of which only the beginning may be there; None if it is
     malformed.
     """
+    end = acks_end(frame, version)
+    return None if end is None else int.from_bytes(frame[end - 2 : end], signed=True)
+
+
+def acks_end(frame: bytes, version: int) -> int | None:
+    """Return the position behind `acks`; None if it is malformed."""
     try:
         position = REQUEST_HEAD.size + max(0, REQUEST_HEAD.unpack_from(frame)[4])
         if version >= FIRST_FLEXIBLE_PRODUCE:
@@ -633,10 +639,9 @@ def acks_of(frame: bytes, version: int) -> int | None:
         elif version >= FIRST_WITH_TRANSACTIONAL_ID:
             (size,) = struct.unpack_from(">h", frame, position)
             position += 2 + max(0, size)
-        (acks,) = struct.unpack_from(">h", frame, position)
     except (struct.error, IndexError):
         return None
-    return int(acks)
+    return position + 2 if position + 2 <= len(frame) else None
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

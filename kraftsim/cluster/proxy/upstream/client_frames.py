@@ -16,7 +16,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from kraftsim.cluster.proxy.request_gate import RequestGate, UnderWay, acks_of
+from kraftsim.cluster.proxy.request_gate import RequestGate, UnderWay, acks_end, acks_of
 from kraftsim.cluster.proxy.upstream.fetch_walk import FetchWalk
 from kraftsim.cluster.proxy.upstream.rules_addresses import FIRST_VERSIONS
 from protocol.api_keys import ApiKey
@@ -31,6 +31,8 @@ RESPONSE_HEAD: Final = Struct(">ii")
 SIZE_BYTES: Final = 4
 REQUEST_HEAD_BYTES: Final = 14
 """The header with the size of the client id; only ControlledShutdown v0 has requests without it."""
+CLIENT_ID_AT: Final = 12
+"""Behind size, API key, version and correlation id."""
 RESPONSE_HEAD_BYTES: Final = RESPONSE_HEAD.size
 ACKS_WITHIN_BYTES: Final = 1024
 """A Produce has its `acks` in so many bytes, unless its client id and transactional id are long."""
@@ -60,6 +62,8 @@ class ClientFrames:
     """
 
     __slots__ = (
+        "_acks_bytes",
+        "_acks_version",
         "_awaited",
         "_gate",
         "_held",
@@ -89,6 +93,9 @@ class ClientFrames:
         self._awaited: deque[Pending] = deque()
         self._last: tuple[int, int] | None = None
         """API key and version of the last request."""
+        self._acks_version = -1
+        self._acks_bytes = b""
+        """The bytes of the last Produce with an answer, from the client id to `acks`."""
         self._request_head = b""
         """The beginning of a header; it waits for the rest."""
         self._request_left = 0
@@ -179,8 +186,7 @@ class ClientFrames:
         if self._last is None and data.startswith(TLS_HANDSHAKE):
             self._on_tls()
         if api_key == PRODUCE:
-            begin = data if not position else data[position : position + ACKS_WITHIN_BYTES]
-            if acks_of(begin, version) == ACKS_NONE:
+            if not self._is_answered(data, position, version):
                 return
         elif api_key == SASL_HANDSHAKE:
             self._sends_bare_tokens = version == 0
@@ -193,6 +199,22 @@ class ClientFrames:
         self._awaited.append((correlation_id, api_key, version))
         if len(self._awaited) > UNANSWERED_MAX:
             self._awaited.popleft()
+
+    def _is_answered(self, data: bytes, position: int, version: int) -> bool:
+        """Return whether the node answers a Produce.
+
+        Its `acks` is found once: a producer repeats the bytes from its client id to there.
+        """
+        if version == self._acks_version and data.startswith(
+            self._acks_bytes, position + CLIENT_ID_AT
+        ):
+            return True
+        begin = data if not position else data[position : position + ACKS_WITHIN_BYTES]
+        if acks_of(begin, version) == ACKS_NONE:
+            return False
+        if (end := acks_end(begin, version)) is not None:
+            self._acks_version, self._acks_bytes = version, begin[CLIENT_ID_AT:end]
+        return True
 
     def _behind_short_frames(self, data: bytes, position: int) -> int:
         """Return the position behind whole frames that are shorter than a header: tokens."""

@@ -112,10 +112,25 @@ NOT_REPLACED: Final = {
 """Hosts in responses that stay as they are, by message and structure, and why."""
 
 
+PRODUCE: Final = int(ApiKey.PRODUCE)
+PRODUCE_VERSIONS: Final = range(FIRST_VERSIONS[PRODUCE], LAST_VERSIONS[PRODUCE] + 1)
+"""With endpoints, as far as kraftsim can read them."""
+TOPIC_NAMES_UNTIL: Final = 12
+"""The last version of Produce with topic names; later ones have ids."""
+TOPIC_ID_BYTES: Final = 16
+PARTITION_BYTES: Final = 33
+"""A partition of a response to Produce without errors: index, error code, three offsets and times,
+no record errors, no message and no tagged field.
+"""
+NO_ERRORS: Final = b"\x01\x00\x00"
+"""Its last bytes."""
+VARINT_OF_A_BYTE: Final = 0x80
+
+
 @dataclass(eq=False, slots=True)
 class Rewritten:
     """A response after the replacement: its frame with the size field, and what was decoded; None
-    if it could not be.
+    if it could not be, or need not be.
     """
 
     frame: bytes
@@ -126,6 +141,8 @@ def rewrite(api_key: int, api_version: int, frame: bytes, substitute: Substitute
     """Replace the addresses in the response to a request of an API and version; `frame` is whole,
     with its size field.
     """
+    if api_key == PRODUCE and is_plain_produce(api_version, frame):
+        return Rewritten(frame, None)
     try:
         message, version, position = _decoded(api_key, api_version, frame)
     except (MalformedMessage, UnsupportedApi, IndexError, ValueError):
@@ -139,6 +156,40 @@ def rewrite(api_key: int, api_version: int, frame: bytes, substitute: Substitute
     body = route_of(api_key, version).response.encode(message)
     head = frame[SIZE_BYTES:position]
     return Rewritten(SIZE.pack(len(head) + len(body)) + head + body, message)
+
+
+def is_plain_produce(api_version: int, frame: bytes) -> bool:
+    """Return whether a response to Produce has no address for certain: nearly all have none, and to
+    decode each costs more than everything else that the proxy does for its request.
+
+    Lengths are read only where they take one byte; other responses are decoded.
+    """
+    try:
+        if api_version not in PRODUCE_VERSIONS or frame[HEADER_V0_BYTES]:
+            return False
+        topics = frame[HEADER_V0_BYTES + 1]
+        position = HEADER_V0_BYTES + 2
+        for _ in range(topics - 1):
+            if api_version > TOPIC_NAMES_UNTIL:
+                position += TOPIC_ID_BYTES
+            else:
+                if frame[position] >= VARINT_OF_A_BYTE:
+                    return False
+                position += frame[position]
+            partitions = frame[position]
+            if max(topics, partitions) >= VARINT_OF_A_BYTE:
+                return False
+            position += 1
+            for _ in range(partitions - 1):
+                position += PARTITION_BYTES
+                if frame[position - 3 : position] != NO_ERRORS:
+                    return False
+            if frame[position]:
+                return False
+            position += 1
+    except IndexError:
+        return False
+    return len(frame) == position + 5 and not frame[-1]
 
 
 def _decoded(api_key: int, api_version: int, frame: bytes) -> tuple[Message, int, int]:

@@ -288,9 +288,10 @@ class UpstreamProxy:
     # ----------------------------------------------------------------------------------------------
 
     def _read_frames(self, relay: Relay, requests: Flow, responses: Flow) -> RelayFrames:
+        assert requests.frames is None, "this proxy reads frames in one place"
         frames = ClientFrames(
-            to_node=requests.feed,
-            to_client=responses.feed,
+            to_node=requests.send,
+            to_client=responses.send,
             rewrite=self._rewrite,
             on_tls=partial(self._refuse_tls, relay),
         )
@@ -384,7 +385,8 @@ class UpstreamProxy:
         except UpstreamError as trouble:  # no port is free for a broker that has come
             self._fail(trouble)
             return frame
-        self.topic_names.update(topic_names_of(rewritten.message))
+        if rewritten.message is not None:
+            self.topic_names.update(topic_names_of(rewritten.message))
         return rewritten.frame
 
     def _rewrite_versions(self, api_version: int, frame: bytes) -> bytes:
