@@ -16,12 +16,11 @@ from prometheus_client.registry import Collector
 
 from kraftsim.control.metrics_of_brokers import REPLICAS, TRAFFIC
 from kraftsim.control.metrics_of_controllers import CONTROLLERS, COORDINATORS
-from kraftsim.control.metrics_view import COUNTER, GAUGE, ClusterView, KafkaMetric, Row, runs
+from kraftsim.control.metrics_view import COUNTER, TOTAL, ClusterView, KafkaMetric, Row, runs
 from kraftsim.control.state.cluster_snapshot import ClusterSnapshot
 from kraftsim.control.state.event_logs import NodeCounters
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-TOTAL: Final = "_total"
 
 
 class NoSuchNode(LookupError):
@@ -71,7 +70,6 @@ def _faults(view: ClusterView) -> Iterator[Row]:
 OWN: Final = (
     KafkaMetric(
         name="kraftsim_node_up",
-        kind=GAUGE,
         bean="",
         help="1 if the node runs; also there for nodes that do not",
         measured_from="the process, or Metadata",
@@ -81,7 +79,6 @@ OWN: Final = (
     ),
     KafkaMetric(
         name="kraftsim_transactions",
-        kind=GAUGE,
         bean="",
         help="Transactional ids at their coordinator, by state",
         measured_from="ListTransactions",
@@ -89,7 +86,6 @@ OWN: Final = (
     ),
     KafkaMetric(
         name="kraftsim_oldest_open_transaction_seconds",
-        kind=GAUGE,
         bean="",
         help="Age of the oldest transaction that is open or waits for its markers",
         measured_from="DescribeTransactions",
@@ -97,27 +93,22 @@ OWN: Final = (
     ),
     KafkaMetric(
         name="kraftsim_producer_ids_left",
-        kind=GAUGE,
         bean="",
         help="Producer ids of the broker's newest block that no client has",
         measured_from="events ProducerIdBlockAllocated, ProducerIdReturned",
         rows=_ids_left,
-        needs_events=True,
     ),
     KafkaMetric(
         name="kraftsim_invariant_violations_total",
-        kind=COUNTER,
         bean="",
         help="Violations of invariants that the live checks found",
         measured_from="all event logs",
         rows=lambda view: (
             [] if view.snapshot.checks is None else [("", {}, view.snapshot.checks.violation_count)]
         ),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kraftsim_request_fault_effects_total",
-        kind=COUNTER,
         bean="",
         help="Requests on which a fault of requests took effect",
         measured_from="the process that controls the cluster",
@@ -125,7 +116,6 @@ OWN: Final = (
     ),
     KafkaMetric(
         name="kraftsim_network_conditions",
-        kind=GAUGE,
         bean="",
         help="Conditions that are imposed on links",
         measured_from="the process that controls the cluster",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from kraftsim.control.metrics_view import COUNTER, GAUGE, ClusterView, KafkaMetric, Row
+from kraftsim.control.metrics_view import ClusterView, KafkaMetric, Row
 from kraftsim.control.state.cluster_snapshot import NodeCondition, PartitionStatus
 from kraftsim.control.state.event_logs import NodeCounters, total
 from protocol.api_keys import ApiKey
@@ -114,7 +114,6 @@ def _max_lag(view: ClusterView) -> Iterator[Row]:
 REPLICAS: Final = (
     KafkaMetric(
         name="kafka_server_replicamanager_leadercount",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=LeaderCount",
         help="Partitions that the broker leads",
         measured_from="Metadata",
@@ -122,7 +121,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_partitioncount",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=PartitionCount",
         help="Partitions of which the broker has a replica",
         measured_from="Metadata",
@@ -130,7 +128,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_underreplicatedpartitions",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
         help="Partitions that the broker leads with fewer in-sync replicas than replicas",
         measured_from="Metadata",
@@ -138,7 +135,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_underminisrpartitioncount",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
         help="Partitions that the broker leads with fewer in-sync replicas than "
         "min.insync.replicas",
@@ -147,7 +143,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_atminisrpartitioncount",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
         help="Partitions that the broker leads with just min.insync.replicas in-sync replicas",
         measured_from="Metadata, DescribeConfigs",
@@ -155,7 +150,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_offlinereplicacount",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
         help="Replicas of the broker in log directories that are offline",
         measured_from="Metadata v5",
@@ -167,7 +161,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_produceridcount",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaManager,name=ProducerIdCount",
         help="Producer ids in the producer state of the broker's replicas",
         measured_from="DescribeProducers, of the partitions' leaders",
@@ -175,35 +168,28 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_isrshrinks_total",
-        kind=COUNTER,
         bean="kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
         help="Times that the leader took replicas out of the ISR",
         measured_from="events IsrChangeAsked, IsrChanged",
         rows=lambda view: [(name, {}, each.isr_shrinks) for name, each in _of_brokers(view)],
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_replicamanager_isrexpands_total",
-        kind=COUNTER,
         bean="kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
         help="Times that the leader added replicas to the ISR",
         measured_from="events IsrChangeAsked, IsrChanged",
         rows=lambda view: [(name, {}, each.isr_expands) for name, each in _of_brokers(view)],
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_replicafetchermanager_maxlag",
-        kind=GAUGE,
         bean="kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
         help="Records between the leader's high watermark and the end of the follower's log, the "
         "most of all partitions",
         measured_from="ListOffsets; events BatchAppended, BatchReplicated, PartitionTruncated",
         rows=_max_lag,
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_kafkaserver_brokerstate",
-        kind=GAUGE,
         bean="kafka.server:type=KafkaServer,name=BrokerState",
         help="1: starting, 3: running",
         measured_from="the process, or Metadata",
@@ -211,7 +197,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_cluster_partition_underreplicated",
-        kind=GAUGE,
         bean="kafka.cluster:type=Partition,name=UnderReplicated,topic=,partition=",
         help="1 if the partition has fewer in-sync replicas than replicas",
         measured_from="Metadata; from the leader only",
@@ -219,7 +204,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_cluster_partition_insyncreplicascount",
-        kind=GAUGE,
         bean="kafka.cluster:type=Partition,name=InSyncReplicasCount,topic=,partition=",
         help="In-sync replicas of the partition",
         measured_from="Metadata; from the leader only",
@@ -227,7 +211,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_cluster_partition_replicascount",
-        kind=GAUGE,
         bean="kafka.cluster:type=Partition,name=ReplicasCount,topic=,partition=",
         help="Replicas of the partition",
         measured_from="Metadata; from the leader only",
@@ -235,7 +218,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_cluster_partition_underminisr",
-        kind=GAUGE,
         bean="kafka.cluster:type=Partition,name=UnderMinIsr,topic=,partition=",
         help="1 if the partition has fewer in-sync replicas than min.insync.replicas",
         measured_from="Metadata, DescribeConfigs; from the leader only",
@@ -243,7 +225,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_cluster_partition_atminisr",
-        kind=GAUGE,
         bean="kafka.cluster:type=Partition,name=AtMinIsr,topic=,partition=",
         help="1 if the partition has just min.insync.replicas in-sync replicas",
         measured_from="Metadata, DescribeConfigs; from the leader only",
@@ -251,7 +232,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_cluster_partition_laststableoffsetlag",
-        kind=GAUGE,
         bean="kafka.cluster:type=Partition,name=LastStableOffsetLag,topic=,partition=",
         help="Records between the last stable offset and the high watermark",
         measured_from="ListOffsets, both isolation levels; from the leader only",
@@ -259,7 +239,6 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_log_log_logstartoffset",
-        kind=GAUGE,
         bean="kafka.log:type=Log,name=LogStartOffset,topic=,partition=",
         help="First offset of the log",
         measured_from="ListOffsets; from the leader only",
@@ -267,24 +246,20 @@ REPLICAS: Final = (
     ),
     KafkaMetric(
         name="kafka_log_log_logendoffset",
-        kind=GAUGE,
         bean="kafka.log:type=Log,name=LogEndOffset,topic=,partition=",
         help="End of the replica's log",
         measured_from="events BatchAppended, BatchReplicated, MarkerAppended, LogRecovered, "
         "PartitionTruncated",
         rows=_log_ends,
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_log_logmanager_offlinelogdirectorycount",
-        kind=GAUGE,
         bean="kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
         help="Log directories that are offline",
         measured_from="event LogDirectoryFailed, since the node's start",
         rows=lambda view: [
             (name, {}, each.offline_directories) for name, each in _of_brokers(view)
         ],
-        needs_events=True,
     ),
 )
 
@@ -324,47 +299,37 @@ _API_KEYS: Final = frozenset(int(key) for key in ApiKey)
 TRAFFIC: Final = (
     KafkaMetric(
         name="kafka_server_brokertopicmetrics_messagesin_total",
-        kind=COUNTER,
         bean="kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec",
         help="Records that the broker appended as leader, transaction markers included",
         measured_from="events BatchAppended, MarkerAppended",
         rows=_by_topic(lambda each: each.messages_in),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_brokertopicmetrics_bytesin_total",
-        kind=COUNTER,
         bean="kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec",
         help="Bytes of batches that the broker appended as leader, without transaction markers",
         measured_from="event BatchAppended",
         rows=_by_topic(lambda each: each.bytes_in),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_brokertopicmetrics_totalproducerequests_total",
-        kind=COUNTER,
         bean="kafka.server:type=BrokerTopicMetrics,name=TotalProduceRequestsPerSec",
         help="Attempts to append to a partition",
         measured_from="events BatchAppended, DuplicateAnswered, ProduceRefused",
         rows=_by_topic(lambda each: each.produce_requests),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_brokertopicmetrics_failedproducerequests_total",
-        kind=COUNTER,
         bean="kafka.server:type=BrokerTopicMetrics,name=FailedProduceRequestsPerSec",
         help="Attempts to append to a partition that were answered with an error",
         measured_from="event ProduceRefused",
         rows=_by_topic(lambda each: each.failed_produce_requests),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_network_requestmetrics_requests_total",
-        kind=COUNTER,
         bean="kafka.network:type=RequestMetrics,name=RequestsPerSec,request=,version=",
         help="Requests by API and version",
         measured_from="event FrameReceived: nodes write it with kraftsim.frame.events=true only",
         rows=_requests,
-        needs_events=True,
     ),
 )

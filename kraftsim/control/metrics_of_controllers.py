@@ -7,7 +7,7 @@ org.apache.kafka.controller.metrics, org.apache.kafka.raft.internals.KafkaRaftMe
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kraftsim.control.metrics_view import COUNTER, GAUGE, ClusterView, KafkaMetric, Labels, Row
+from kraftsim.control.metrics_view import ClusterView, KafkaMetric, Labels, Row
 from kraftsim.control.state.cluster_snapshot import PartitionStatus
 from kraftsim.control.state.event_logs import NodeCounters
 
@@ -145,7 +145,6 @@ GROUP_TYPES: Final = ("classic", "consumer", "share", "streams")
 COORDINATORS: Final = (
     KafkaMetric(
         name="kafka_coordinator_group_groupmetadatamanager_numgroups",
-        kind=GAUGE,
         bean="kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
         help="Classic groups that the broker coordinates",
         measured_from="ListGroups",
@@ -154,7 +153,6 @@ COORDINATORS: Final = (
     *(
         KafkaMetric(
             name=f"kafka_coordinator_group_groupmetadatamanager_numgroups{state.lower()}",
-            kind=GAUGE,
             bean=f"kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups{state}",
             help=f"Classic groups that the broker coordinates, in state {state}",
             measured_from="ListGroups v4, DescribeGroups",
@@ -165,7 +163,6 @@ COORDINATORS: Final = (
     *(
         KafkaMetric(
             name=f"kafka_server_group_coordinator_metrics_protocol_{kind}_group_count",
-            kind=GAUGE,
             bean=f"kafka.server:type=group-coordinator-metrics,protocol={kind}",
             help=f"Groups of type {kind} that the broker coordinates",
             measured_from="ListGroups v5",
@@ -178,7 +175,6 @@ COORDINATORS: Final = (
 CONTROLLERS: Final = (
     KafkaMetric(
         name="kafka_controller_kafkacontroller_activecontrollercount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=ActiveControllerCount",
         help="1 on the active controller",
         measured_from="DescribeQuorum; Metadata in ZooKeeper mode",
@@ -186,7 +182,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_activebrokercount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=ActiveBrokerCount",
         help="Registered brokers that are not fenced",
         measured_from="Metadata",
@@ -194,7 +189,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_fencedbrokercount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=FencedBrokerCount",
         help="Registered brokers that are fenced",
         measured_from="DescribeCluster v2, or nodes that are not in Metadata",
@@ -202,7 +196,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_globaltopiccount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=GlobalTopicCount",
         help="Topics",
         measured_from="Metadata",
@@ -210,7 +203,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_globalpartitioncount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=GlobalPartitionCount",
         help="Partitions",
         measured_from="Metadata",
@@ -218,7 +210,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_offlinepartitionscount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=OfflinePartitionsCount",
         help="Partitions without a leader",
         measured_from="Metadata",
@@ -226,7 +217,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount",
         help="Partitions whose leader is not their first replica",
         measured_from="Metadata",
@@ -234,25 +224,20 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount",
-        kind=GAUGE,
         bean="kafka.controller:type=KafkaController,name=TimedOutBrokerHeartbeatCount",
         help="Brokers that this controller fenced because their heartbeats stopped",
         measured_from="event BrokerFenced",
         rows=_of_controllers(lambda each: each.timed_out_heartbeats),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_controller_controllerstats_uncleanleaderelections_total",
-        kind=COUNTER,
         bean="kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
         help="Leaders that this controller elected from outside the ISR",
         measured_from="event PartitionChanged with leader_recovery_state 1: since 3.2 (KIP-704)",
         rows=_of_controllers(lambda each: each.unclean_elections),
-        needs_events=True,
     ),
     KafkaMetric(
         name="kafka_server_metadataloader_currentmetadataversion",
-        kind=GAUGE,
         bean="kafka.server:type=MetadataLoader,name=CurrentMetadataVersion",
         help="Finalized level of metadata.version",
         measured_from="ApiVersions v3",
@@ -260,7 +245,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_current_leader",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, current-leader",
         help="Leader of the metadata quorum",
         measured_from="DescribeQuorum; the same for all nodes",
@@ -268,7 +252,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_current_epoch",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, current-epoch",
         help="Epoch of the metadata quorum",
         measured_from="DescribeQuorum; the same for all nodes",
@@ -276,7 +259,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_high_watermark",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, high-watermark",
         help="High watermark of the metadata log",
         measured_from="DescribeQuorum; the leader's, for all nodes",
@@ -284,7 +266,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_log_end_offset",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, log-end-offset",
         help="End of the node's replica of the metadata log, as its leader knows it",
         measured_from="DescribeQuorum",
@@ -292,7 +273,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_current_state",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, current-state",
         help="1, with the state as label: leader, follower or observer",
         measured_from="DescribeQuorum",
@@ -300,7 +280,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_current_state_info",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, current-state",
         help="The same, as the JMX exporter before 1.0 names it",
         measured_from="DescribeQuorum",
@@ -308,7 +287,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_number_of_voters",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, number-of-voters",
         help="Voters of the metadata quorum",
         measured_from="DescribeQuorum",
@@ -316,7 +294,6 @@ CONTROLLERS: Final = (
     ),
     KafkaMetric(
         name="kafka_server_raft_metrics_number_of_observers",
-        kind=GAUGE,
         bean="kafka.server:type=raft-metrics, number-of-observers",
         help="Observers of the metadata quorum, on its leader",
         measured_from="DescribeQuorum",

@@ -16,6 +16,8 @@ from kraftsim.control.state.event_logs import NodeCounters
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
+TOTAL: Final = "_total"
+"""The end of a counter's name."""
 Labels = dict[str, str]
 Row = tuple[str, Labels, float]
 """The name of a node, labels, and a value."""
@@ -82,14 +84,21 @@ def runs(node: NodeStatus) -> bool:
 class KafkaMetric:
     """One metric: its name, what it is measured from, and its rows.
 
-    `bean` is Kafka's MBean or, for kraftsim's own, empty. `needs_events`: it is absent without
-    event logs.
+    `bean` is Kafka's MBean or, for kraftsim's own, empty.
     """
 
     name: str
-    kind: str
     bean: str
     help: str
     measured_from: str
     rows: Callable[[ClusterView], Iterable[Row]]
-    needs_events: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Its type: Prometheus names counters so."""
+        return COUNTER if self.name.endswith(TOTAL) else GAUGE
+
+    @property
+    def needs_events(self) -> bool:
+        """Whether it is absent without event logs."""
+        return "event" in self.measured_from

@@ -54,7 +54,6 @@ from kraftsim.lab.faults.field import Condition
 from kraftsim.lab.faults.rules_request_faults import RequestFault
 from kraftsim.releases.release import Release
 from kraftsim.testing.request_faults import (
-    AsyncRequestFaultVerbs,
     InjectedFault,
     RequestFaultVerbs,
     request_fault_of,
@@ -99,7 +98,7 @@ class InvariantsViolated(AssertionError):
     """What the cluster did violates invariants; the message has each with its first violation."""
 
 
-class Cluster(RequestFaultVerbs):
+class Cluster(RequestFaultVerbs[InjectedFault]):
     """A cluster; it runs between `start` and `stop`, or inside a `with` or `async with` block.
 
     `options` are the fields of `kraftsim.cluster.spec.ClusterSpec`: brokers (1), controllers (1),
@@ -585,7 +584,7 @@ class Cluster(RequestFaultVerbs):
             future.cancel()  # a call without a waiting caller must not continue
 
 
-class AsyncOperations(AsyncRequestFaultVerbs):
+class AsyncOperations(RequestFaultVerbs[Coroutine[object, object, InjectedFault]]):
     """The methods of a Cluster as coroutines, for tests that run on an event loop of their own."""
 
     def __init__(self, cluster: Cluster) -> None:

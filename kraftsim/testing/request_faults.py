@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, TypedDict, Unpack
+from typing import Final, Generic, TypedDict, TypeVar, Unpack
 
 from kraftsim.lab.faults.request_fault_text import parse_request_fault
 from kraftsim.lab.faults.rules_request_faults import (
@@ -27,6 +27,8 @@ from kraftsim.lab.faults.rules_request_faults import (
 )
 
 WAIT_SECONDS: Final = 10.0
+Injected_co = TypeVar("Injected_co", covariant=True)
+"""What `inject` returns."""
 
 
 class RequestMatch(TypedDict, total=False):
@@ -195,40 +197,40 @@ def error_fault(api: str | int, error: str | int, match: RequestMatch) -> Reques
     return _fault(RequestAction.ERROR, api, match, error=error_code_of(error))
 
 
-class RequestFaultVerbs(ABC):
-    """The faults of requests, for blocking tests. `api` is Kafka's name of a request ("EndTxn"),
-    its key, or "*"; the keywords are those of RequestMatch.
+class RequestFaultVerbs(ABC, Generic[Injected_co]):
+    """The faults of requests: each returns an InjectedFault, or a coroutine that does. `api` is
+    Kafka's name of a request ("EndTxn"), its key, or "*"; the keywords are those of RequestMatch.
 
     All raise ValueError for an unknown API or error, and FaultNotPossible for a cluster of
     processes without `network_faults`, or with TLS.
     """
 
     @abstractmethod
-    def inject(self, fault: RequestFault | str) -> InjectedFault:
+    def inject(self, fault: RequestFault | str) -> Injected_co:
         """Add a fault of requests that is made by hand, or that a text says."""
 
     def inject_error(
         self, api: str | int, error: str | int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Answer with an error of Kafka, by its name or number, and do not do what was asked. All
         topics and partitions of the request get it. A request that has no place for an error is
         not matched.
         """
         return self.inject(error_fault(api, error, match))
 
-    def drop_request(self, api: str | int, **match: Unpack[RequestMatch]) -> InjectedFault:
+    def drop_request(self, api: str | int, **match: Unpack[RequestMatch]) -> Injected_co:
         """Lose requests before they are served: no answer comes, nor to anything behind it on its
         connection, until the client gives up.
         """
         return self.inject(_fault(RequestAction.DROP, api, match))
 
-    def drop_reply(self, api: str | int, **match: Unpack[RequestMatch]) -> InjectedFault:
+    def drop_reply(self, api: str | int, **match: Unpack[RequestMatch]) -> Injected_co:
         """Serve requests, and lose the answers; the connection is silent from then on."""
         return self.inject(_fault(RequestAction.DROP, api, match, done=True))
 
     def delay_request(
         self, api: str | int, delay_ms: float, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Let requests, and everything behind them on their connections, arrive later; not at all
         if the client has gone by then.
         """
@@ -236,13 +238,13 @@ class RequestFaultVerbs(ABC):
 
     def delay_reply(
         self, api: str | int, delay_ms: float, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Serve requests, and let the answers arrive later."""
         return self.inject(_fault(RequestAction.DELAY, api, match, delay_ms=delay_ms, done=True))
 
     def duplicate_request(
         self, api: str | int, *, after_ms: float = 0, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Serve requests twice, as after a retry of the network; the second answer is discarded.
         It takes effect when the copy is answered.
         """
@@ -255,7 +257,7 @@ class RequestFaultVerbs(ABC):
         done: bool = False,
         after_bytes: int | None = None,
         **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """End the connection instead of an answer; with `done` the request is served before. With
         `after_bytes` the node, or with `done` the client, gets exactly so many bytes of the frame.
         """
@@ -270,7 +272,7 @@ class RequestFaultVerbs(ABC):
         overtaken_by: int = 1,
         wait_ms: float = 0,
         **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Let requests wait until others of their API have overtaken them at the node, on other
         connections; for `wait_ms` at most, if that is not 0.
         """
@@ -285,7 +287,7 @@ class RequestFaultVerbs(ABC):
         overtaken_by: int = 1,
         wait_ms: float = 0,
         **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Serve requests, and let the answers wait until others of their API were answered."""
         return self.inject(
             _fault(
@@ -300,7 +302,7 @@ class RequestFaultVerbs(ABC):
 
     def truncate_request(
         self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Let only the beginning of requests arrive, in frames of that size. A node closes the
         connection of a request that it cannot read.
         """
@@ -308,7 +310,7 @@ class RequestFaultVerbs(ABC):
 
     def truncate_reply(
         self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Serve requests, and let only the beginning of the answers arrive, in such frames."""
         return self.inject(
             _fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes, done=True)
@@ -316,7 +318,7 @@ class RequestFaultVerbs(ABC):
 
     def throttle(
         self, api: str | int, throttle_ms: int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Serve requests, put a throttle time into the answers, and read no more of their
         connections for so long, as Kafka does with a client above its quota.
         """
@@ -329,144 +331,15 @@ class RequestFaultVerbs(ABC):
         *,
         done: bool = False,
         **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
+    ) -> Injected_co:
         """Let requests, or with `done` the answers, take as long as their bytes take at a rate."""
         return self.inject(
             _fault(RequestAction.THROTTLE, api, match, bytes_per_second=bytes_per_second, done=done)
         )
 
-    def blackhole(self, api: str | int = "*", **match: Unpack[RequestMatch]) -> InjectedFault:
+    def blackhole(self, api: str | int = "*", **match: Unpack[RequestMatch]) -> Injected_co:
         """Let the connections of clients carry nothing, present and future ones, until the fault
         ends: of all clients that match, or, with an API or a subject, of those that send such a
         request.
         """
         return self.inject(_fault(RequestAction.BLACKHOLE, api, match))
-
-
-class AsyncRequestFaultVerbs(ABC):
-    """The same as coroutines."""
-
-    @abstractmethod
-    async def inject(self, fault: RequestFault | str) -> InjectedFault:
-        """See `Cluster.inject`."""
-
-    async def inject_error(
-        self, api: str | int, error: str | int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.inject_error`."""
-        return await self.inject(error_fault(api, error, match))
-
-    async def drop_request(self, api: str | int, **match: Unpack[RequestMatch]) -> InjectedFault:
-        """See `Cluster.drop_request`."""
-        return await self.inject(_fault(RequestAction.DROP, api, match))
-
-    async def drop_reply(self, api: str | int, **match: Unpack[RequestMatch]) -> InjectedFault:
-        """See `Cluster.drop_reply`."""
-        return await self.inject(_fault(RequestAction.DROP, api, match, done=True))
-
-    async def delay_request(
-        self, api: str | int, delay_ms: float, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.delay_request`."""
-        return await self.inject(_fault(RequestAction.DELAY, api, match, delay_ms=delay_ms))
-
-    async def delay_reply(
-        self, api: str | int, delay_ms: float, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.delay_reply`."""
-        return await self.inject(
-            _fault(RequestAction.DELAY, api, match, delay_ms=delay_ms, done=True)
-        )
-
-    async def duplicate_request(
-        self, api: str | int, *, after_ms: float = 0, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.duplicate_request`."""
-        return await self.inject(_fault(RequestAction.DUPLICATE, api, match, delay_ms=after_ms))
-
-    async def disconnect(
-        self,
-        api: str | int,
-        *,
-        done: bool = False,
-        after_bytes: int | None = None,
-        **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
-        """See `Cluster.disconnect`."""
-        return await self.inject(
-            _fault(RequestAction.DISCONNECT, api, match, done=done, after_bytes=after_bytes)
-        )
-
-    async def reorder_request(
-        self,
-        api: str | int,
-        *,
-        overtaken_by: int = 1,
-        wait_ms: float = 0,
-        **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
-        """See `Cluster.reorder_request`."""
-        return await self.inject(
-            _fault(RequestAction.REORDER, api, match, overtaken_by=overtaken_by, wait_ms=wait_ms)
-        )
-
-    async def reorder_reply(
-        self,
-        api: str | int,
-        *,
-        overtaken_by: int = 1,
-        wait_ms: float = 0,
-        **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
-        """See `Cluster.reorder_reply`."""
-        return await self.inject(
-            _fault(
-                RequestAction.REORDER,
-                api,
-                match,
-                overtaken_by=overtaken_by,
-                wait_ms=wait_ms,
-                done=True,
-            )
-        )
-
-    async def truncate_request(
-        self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.truncate_request`."""
-        return await self.inject(
-            _fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes)
-        )
-
-    async def truncate_reply(
-        self, api: str | int, after_bytes: int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.truncate_reply`."""
-        return await self.inject(
-            _fault(RequestAction.TRUNCATE, api, match, after_bytes=after_bytes, done=True)
-        )
-
-    async def throttle(
-        self, api: str | int, throttle_ms: int, **match: Unpack[RequestMatch]
-    ) -> InjectedFault:
-        """See `Cluster.throttle`."""
-        return await self.inject(
-            _fault(RequestAction.THROTTLE, api, match, throttle_ms=throttle_ms)
-        )
-
-    async def slow_down(
-        self,
-        api: str | int,
-        bytes_per_second: int,
-        *,
-        done: bool = False,
-        **match: Unpack[RequestMatch],
-    ) -> InjectedFault:
-        """See `Cluster.slow_down`."""
-        return await self.inject(
-            _fault(RequestAction.THROTTLE, api, match, bytes_per_second=bytes_per_second, done=done)
-        )
-
-    async def blackhole(self, api: str | int = "*", **match: Unpack[RequestMatch]) -> InjectedFault:
-        """See `Cluster.blackhole`."""
-        return await self.inject(_fault(RequestAction.BLACKHOLE, api, match))

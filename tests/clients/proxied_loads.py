@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -95,7 +96,7 @@ class Load(Protocol):
         ...
 
 
-class _ThreadLoad:
+class _ThreadLoad(ABC):
     """What the Python loads have in common."""
 
     def __init__(self, client_id: str) -> None:
@@ -114,8 +115,9 @@ class _ThreadLoad:
         self._stopping.set()
         self._thread.join(PATIENT_SECONDS)
 
+    @abstractmethod
     def _work(self) -> None:
-        raise NotImplementedError
+        """Send records until `_stopping` is set."""
 
 
 class AiokafkaLoad(_ThreadLoad):
