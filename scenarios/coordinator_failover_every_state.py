@@ -37,7 +37,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload while coordinators fail."""
     orders = OrdersWorkload()
     await orders.open(stage)
-    dealers = (
+    order_apps = (
         orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
     )
     seconds = stage.workload("work_ms") / 1000
@@ -48,7 +48,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         seconds=seconds * stage.random("elections").choice((0.55, 0.55, 1.0)),
         every_seconds=1.0,
     )
-    await under_faults(stage, *dealers, elections, seconds=seconds)
+    await under_faults(stage, *order_apps, elections, seconds=seconds)
     await orders.audit(stage)
 
 

@@ -27,10 +27,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload while EndTxn requests are delayed."""
     orders = OrdersWorkload(producer=SHORT_TIMEOUT, transaction_timeout_ms=30_000)
     await orders.open(stage)
-    dealers = (
+    order_apps = (
         orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
     )
-    await under_faults(stage, *dealers, seconds=stage.workload("work_ms") / 1000)
+    await under_faults(stage, *order_apps, seconds=stage.workload("work_ms") / 1000)
     await orders.audit(stage)
 
 

@@ -40,9 +40,9 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     hurried, slow = OrdersWorkload(producer=HURRIED), OrdersWorkload(transaction_timeout_ms=2000)
     await hurried.open(stage)
-    dealers = stage.workload("dealers")
-    work = [hurried.run_orders(stage, number) for number in range(1, dealers + 1)]
-    work += [_too_slow(stage, slow, number) for number in range(dealers + 1, 2 * dealers + 1)]
+    order_apps = stage.workload("dealers")
+    work = [hurried.run_orders(stage, number) for number in range(1, order_apps + 1)]
+    work += [_too_slow(stage, slow, number) for number in range(order_apps + 1, 2 * order_apps + 1)]
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     await slow.audit(stage)
 

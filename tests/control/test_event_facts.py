@@ -5,6 +5,7 @@ the order of time.
 from collections.abc import Sequence
 from pathlib import Path
 
+from kraftsim.analysis.live.ordering import EventOrder, Line
 from kraftsim.control.state.cluster_snapshot import NodeCondition
 from kraftsim.control.state.event_logs import EventFacts, EventLogs
 from kraftsim.control.state.live_checks import LiveInvariantChecks
@@ -304,6 +305,38 @@ def test_events_that_come_late_make_everything_be_checked_again(tmp_path: Path) 
     assert checks.late_count == 1
     assert checked(checks, logs, [109.2, 120.0]) == [True, True]
     assert checks.status(120 * SECOND_NS, 0).violations == ()
+
+
+def test_backlog_is_passed_on_while_it_is_read(tmp_path: Path) -> None:
+    """The log that is the furthest behind in time is read next, and one that was not read yet keeps
+    back nothing from before its first line: no line waits for all the files of a long run.
+    """
+    incarnations, lines = 30, 20
+    for number in range(1, incarnations + 1):
+        log = Log(tmp_path, f"broker-{number % 3}", number)
+        log.write(*map(appended, range(lines)), t_ns=number * SECOND_NS)
+    logs, order = EventLogs(tmp_path), EventOrder(origin_ns=0)
+    waiting_max = 0
+    passed: list[Line] = []
+    now_ns = 100 * SECOND_NS
+    for _ in range(incarnations):
+        parts = logs.read(bytes_max=1)
+        order.scanned(now_ns, {part.file: part.readable for part in parts})
+        for part in parts:
+            order.add(
+                part.file,
+                [Line(e.t_ns, e.node, e.incarnation, e.n, line) for e, line in part.lines],
+                position=part.position,
+                last_t_ns=part.lines[-1][0].t_ns if part.lines else -1,
+                now_ns=now_ns,
+                not_before_ns=part.not_before_ns,
+            )
+        waiting_max = max(waiting_max, order.waiting_count)
+        passed += order.ready()
+    assert (logs.bytes_behind, order.late_count) == (0, 0)
+    assert len(passed) == incarnations * lines
+    assert passed == sorted(passed)
+    assert waiting_max <= 2 * lines
 
 
 class SetClock(RealClock):

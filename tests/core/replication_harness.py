@@ -206,14 +206,16 @@ class ReplicationHarness:
         wish = None if following is None else following.wish()
         if following is None or wish is None or following.leader_id not in self.brokers:
             return
-        leader, asker_epoch = self.brokers[following.leader_id], broker.epoch
-        self._post(lambda: self._serve(leader, broker, asker_epoch, wish, following.leader_epoch))
+        leader, follower_epoch = self.brokers[following.leader_id], broker.epoch
+        self._post(
+            lambda: self._serve(leader, broker, follower_epoch, wish, following.leader_epoch)
+        )
 
     def _serve(
         self,
         leader: Broker,
         requester: Broker,
-        asker_epoch: int,
+        follower_epoch: int,
         wish: FetchWish | OffsetWish,
         leader_epoch: int,
     ) -> None:
@@ -234,7 +236,7 @@ class ReplicationHarness:
                 if isinstance(found, Refusal)
                 else (ErrorCode.NONE, found.offset if isinstance(found, OffsetAnswer) else -1)
             )
-            self._post(lambda: self._learn_offset(requester, asker_epoch, wish, error, offset))
+            self._post(lambda: self._learn_offset(requester, follower_epoch, wish, error, offset))
             return
         refusal = replica.refuse_follower(requester.number, wish.leader_epoch)
         bounds = refusal or decide_read(
@@ -254,11 +256,11 @@ class ReplicationHarness:
                 wish.fetch_offset,
                 wish.log_start_offset,
                 now_ms=self.now_ms,
-                broker_epoch=asker_epoch,
+                broker_epoch=follower_epoch,
             )
             self._ask_controller(leader, fetched.proposal)
             self._answer_clients()
-        self._post(lambda: self._copy(requester, asker_epoch, wish, bounds, records))
+        self._post(lambda: self._copy(requester, follower_epoch, wish, bounds, records))
 
     def _copy(
         self,

@@ -38,6 +38,7 @@ class _File:
     initial_size: int
     position: int = 0
     last_t_ns: int = -1
+    not_before_ns: int = -1
     read_fully_ns: int | None = None
     scans: "deque[tuple[int, int]]" = field(default_factory=lambda: deque(maxlen=SCANS_MAX))
 
@@ -55,14 +56,16 @@ class _File:
 class EventOrder:
     """Receives lines per file, and returns them in the order of time."""
 
-    def __init__(self, slack_ns: int = SLACK_NS) -> None:
+    def __init__(self, slack_ns: int = SLACK_NS, origin_ns: int | None = None) -> None:
+        """`origin_ns` is what an earlier order of the same run has found."""
         self._slack_ns = slack_ns
         self._files: dict[str, _File] = {}
         self._waiting: list[Line] = []
         self._passed: Line | None = None
         self._first_scan_ns: int | None = None
         self._last_scan_ns = 0
-        self._origin_ns: int | None = None
+        self.origin_ns = origin_ns
+        """The run began at this moment of the watcher's clock, or earlier; None: unknown."""
         self._origin_of_old_ns: int | None = None
         self.late_count = 0
         """Lines that came after a later one had been passed on."""
@@ -88,19 +91,28 @@ class EventOrder:
             known.scanned(now_ns, size)
 
     def add(
-        self, file: str, lines: Iterable[Line], *, position: int, last_t_ns: int, now_ns: int
+        self,
+        file: str,
+        lines: Iterable[Line],
+        *,
+        position: int,
+        last_t_ns: int,
+        now_ns: int,
+        not_before_ns: int = -1,
     ) -> None:
         """Take the next lines of a file, which is now read up to `position`; `last_t_ns` is the
-        time of its last event, whose line may be left out.
+        time of its last event, whose line may be left out. No line behind it is from before
+        `not_before_ns`, which a file that was not read yet can have, too.
         """
         known = self._files.setdefault(file, _File(initial_size=0))
         known.position = position
         known.last_t_ns = max(known.last_t_ns, last_t_ns)
+        known.not_before_ns = max(known.not_before_ns, not_before_ns)
         known.settle()
         if last_t_ns >= 0:
             origin_ns = now_ns - last_t_ns
             if position > known.initial_size:
-                self._origin_ns = _least(self._origin_ns, origin_ns)
+                self.origin_ns = _least(self.origin_ns, origin_ns)
             self._origin_of_old_ns = _least(self._origin_of_old_ns, origin_ns)
         for line in lines:
             if self._passed is not None and line < self._passed:
@@ -109,8 +121,8 @@ class EventOrder:
 
     def now_t_ns(self, now_ns: int) -> int | None:
         """Return the `t_ns` that an event of this moment has, or a smaller one; None if unknown."""
-        if self._origin_ns is not None:
-            return now_ns - self._origin_ns
+        if self.origin_ns is not None:
+            return now_ns - self.origin_ns
         if (
             self._origin_of_old_ns is not None
             and self._first_scan_ns is not None
@@ -126,7 +138,7 @@ class EventOrder:
         lag = self.now_t_ns(self._last_scan_ns)
         marks = []
         for known in self._files.values():
-            mark = known.last_t_ns
+            mark = max(known.last_t_ns, known.not_before_ns)
             if lag is not None and known.read_fully_ns is not None:
                 age_ns = self._last_scan_ns - known.read_fully_ns
                 mark = max(mark, lag - age_ns - self._slack_ns)

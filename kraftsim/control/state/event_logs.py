@@ -1,13 +1,14 @@
 """Reads the event logs of a cluster while its nodes write them, and keeps what a snapshot and the
 metrics need of them: incarnations, blocks of producer ids, and counters.
 
-Each call reads a bounded number of bytes, of all files in turn, and only whole lines. A file that
+Each call reads a bounded number of bytes, in the order of time, and only whole lines. A file that
 became shorter belongs to a new run: everything begins again.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Final
 
@@ -94,13 +95,14 @@ class EventEnvelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 @dataclass(frozen=True, slots=True)
 class LogPart:
     """New whole lines of one file: `position` is the byte after them, `readable` how far a reader
-    could have read.
+    could have read, and `not_before_ns` a time before which none of the next lines is.
     """
 
     file: str
     lines: tuple[tuple[EventEnvelope, bytes], ...]
     position: int
     readable: int
+    not_before_ns: int = -1
 
 
 class EventLogs:
@@ -109,6 +111,10 @@ class EventLogs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._positions: dict[str, int] = {}
+        self._first_ns: dict[str, int] = {}
+        """The time of the first line of each file."""
+        self._last_ns: dict[str, int] = {}
+        """The time of the last line of each file that was read."""
         self._decode = msgspec.json.Decoder(EventEnvelope).decode
         self.unreadable_count = 0
         self.bytes_behind = 0
@@ -116,36 +122,47 @@ class EventLogs:
         """Goes up when a file became shorter: the directory has another run."""
 
     def read(self, bytes_max: int = READ_BYTES) -> list[LogPart]:
-        """Return the next lines, a part per file that there is."""
+        """Return the next lines, a part per file that there is.
+
+        Of all files the one that is the furthest behind in time is read next: the reader of the
+        lines can pass them on soon, and need not keep the rest of a long backlog.
+        """
         sizes = self._sizes()
         if any(size < self._positions.get(file, 0) for file, size in sizes.items()):
-            self._positions.clear()
+            self.rewind()
+            self._first_ns.clear()
             self.generation += 1
-        contents: dict[str, list[bytes]] = {}
+        lines: dict[str, list[tuple[EventEnvelope, bytes]]] = {}
         at_end: set[str] = set()
-        left = bytes_max
-        while left > 0 and len(at_end) < len(sizes):
-            for file, size in sizes.items():
-                if file in at_end or left <= 0:
-                    continue
-                chunk = self._chunk(file, size)
-                self._positions[file] = self._positions.get(file, 0) + len(chunk)
-                left -= len(chunk)
-                if chunk:
-                    contents.setdefault(file, []).append(chunk)
-                else:
-                    at_end.add(file)
-        self.bytes_behind = sum(
-            size - self._positions.get(file, 0)
+        behind = [
+            (self._not_before_ns(file), file)
             for file, size in sizes.items()
-            if file not in at_end
-        )
+            if self._positions.get(file, 0) < size
+        ]
+        heapify(behind)
+        left = bytes_max
+        while left > 0 and behind:
+            _, file = heappop(behind)
+            chunk = self._chunk(file, sizes[file])
+            if not chunk:
+                at_end.add(file)
+                continue
+            left -= len(chunk)
+            self._positions[file] = self._positions.get(file, 0) + len(chunk)
+            found = self._lines(chunk)
+            lines.setdefault(file, []).extend(found)
+            if found:
+                self._last_ns[file] = found[-1][0].t_ns
+            if self._positions[file] < sizes[file]:
+                heappush(behind, (self._not_before_ns(file), file))
+        self.bytes_behind = sum(sizes[file] - self._positions.get(file, 0) for _, file in behind)
         return [
             LogPart(
                 file,
-                tuple(self._lines(b"".join(contents.get(file, ())))),
+                tuple(lines.get(file, ())),
                 self._positions.get(file, 0),
                 self._positions.get(file, 0) if file in at_end else size,
+                self._not_before_ns(file),
             )
             for file, size in sizes.items()
         ]
@@ -153,6 +170,23 @@ class EventLogs:
     def rewind(self) -> None:
         """Read everything again from the beginning."""
         self._positions.clear()
+        self._last_ns.clear()
+
+    def _not_before_ns(self, file: str) -> int:
+        """Return a time before which no further line of a file is; -1 if none is known."""
+        last_ns = self._last_ns.get(file)
+        if last_ns is not None:
+            return last_ns
+        if file not in self._first_ns:
+            with (self._directory / file).open("rb") as log:
+                line = log.readline(CHUNK_BYTES)
+            if not line.endswith(b"\n"):
+                return -1
+            try:
+                self._first_ns[file] = self._decode(line).t_ns
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self._first_ns[file] = -1
+        return self._first_ns[file]
 
     def _sizes(self) -> dict[str, int]:
         found = {}

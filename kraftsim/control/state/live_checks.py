@@ -33,8 +33,8 @@ class LiveInvariantChecks:
         self.late_count = 0
         self._begin()
 
-    def _begin(self) -> None:
-        self._order = EventOrder(self.slack_ns)
+    def _begin(self, origin_ns: int | None = None) -> None:
+        self._order = EventOrder(self.slack_ns, origin_ns)
         # without invariants there is no kind of events that a decoder could be made for
         self._checks = LiveChecks(self._invariants) if self._invariants else None
         self._seen_kinds: set[str] = set()  # for membership only, never iterated
@@ -62,11 +62,13 @@ class LiveInvariantChecks:
                 position=part.position,
                 last_t_ns=part.lines[-1][0].t_ns if part.lines else -1,
                 now_ns=now_ns,
+                not_before_ns=part.not_before_ns,
             )
         if self._order.late_count:
             self.late_count += self._order.late_count
             self.slack_ns *= 2
-            self._begin()
+            # with the origin known, lines of files that grow no more wait for none
+            self._begin(self._order.origin_ns)
             return False
         for line in self._order.ready():
             self._examine(self._checks, line)
