@@ -10,6 +10,7 @@ import click
 from kraftsim.cli.failure import OK, Failure, fail
 from kraftsim.cli.http_options import http_options, http_plan
 from kraftsim.cli.options import DIRECTORY
+from kraftsim.cli.properties import read_properties
 
 if TYPE_CHECKING:
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamNode, UpstreamProxy
@@ -73,6 +74,12 @@ Exit codes: 0 it was stopped, 3 it could not start."""
 @click.option("--upstream-cert", type=FILE, help="Client certificate (PEM) for the cluster.")
 @click.option("--upstream-key", type=FILE, help="Its private key, if it is in another file.")
 @click.option(
+    "--upstream-config",
+    type=FILE,
+    help="Properties of a Kafka client (sasl.mechanism, sasl.jaas.config): the login with which "
+    "the proxy itself reads, for --http and --read-back. Clients have their own.",
+)
+@click.option(
     "--inject",
     "faults",
     multiple=True,
@@ -113,6 +120,7 @@ def proxy(
     upstream_ca: Path | None,
     upstream_cert: Path | None,
     upstream_key: Path | None,
+    upstream_config: Path | None,
     faults: tuple[str, ...],
     data: Path | None,
     http: int | None,
@@ -130,7 +138,11 @@ def proxy(
     cannot pass TLS on unread.
     """
     from kraftsim.cluster.directories import RunDirectory
-    from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
+    from kraftsim.cluster.proxy.upstream.tls_contexts import (
+        client_context,
+        node_context,
+        own_security,
+    )
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamPlan, UpstreamProxy
     from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.lab.faults.request_fault_text import parse_request_fault
@@ -152,6 +164,8 @@ def proxy(
         directory = RunDirectory(data.absolute()) if data is not None else None
         client_tls = client_context(tls_cert, tls_key)
         node_tls = node_context(upstream_tls, upstream_ca, upstream_cert, upstream_key)
+        login = {} if upstream_config is None else read_properties(upstream_config.read_text())
+        security = own_security(node_tls, login)
     except (ValueError, OSError) as trouble:
         fail(trouble)
 
@@ -164,13 +178,14 @@ def proxy(
             asyncio.get_running_loop(),
             client_tls=client_tls,
             node_tls=node_tls,
+            own_security=security,
             directory=directory,
             capture=capture,
         )
         await proxy.open()
         _announce(proxy)
         if control is not None:
-            await control.open(proxy, node_tls=node_tls, directory=directory)
+            await control.open(proxy, directory=directory)
             click.echo(control.line)
         for fault in injected:
             _inject(proxy, fault)

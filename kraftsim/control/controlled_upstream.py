@@ -6,7 +6,6 @@ their disks are not its own.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from ssl import SSLContext
 from typing import Final
 
 from kraftsim.cluster.cluster_operations import (
@@ -37,7 +36,6 @@ from kraftsim.control.state.cluster_snapshot import (
 from kraftsim.control.state.snapshot_reader import SnapshotReader
 from kraftsim.lab.faults.field import Condition, Effect, Link
 from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestFaultStatus
-from kraftsim.server.security.login import LinkSecurity
 from kraftsim.world.real.world import RealClock
 
 NOT_OWN: Final = "this proxy did not start the nodes: {verb} them where they run"
@@ -215,18 +213,17 @@ class UpstreamControl:
         self,
         proxy: UpstreamProxy,
         *,
-        node_tls: SSLContext | None,
         directory: RunDirectory | None,
     ) -> None:
-        """Serve. The state is read from the cluster itself, past the proxy and its faults;
-        `node_tls` is what that takes. `directory` has the recorded events, if there are any.
+        """Serve. The state is read from the cluster itself, past the proxy and its faults.
+        `directory` has the recorded events, if there are any.
         """
         events = None if directory is None else directory.events
         controlled = ControlledUpstream(proxy, events=events)
         self._snapshots = SnapshotReader(
             proxy.plan.upstream,
             name=controlled.name,
-            security=None if node_tls is None else LinkSecurity(tls=node_tls),
+            security=proxy.own_security,
             events_directory=events,
             controlled=controlled,
         )

@@ -4,6 +4,7 @@ meet them, logins and certificates work, and what they did can be judged.
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import ssl
@@ -23,7 +24,11 @@ from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.proxy.upstream import recording
 from kraftsim.cluster.proxy.upstream.final_logs import LogsNotRead
-from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
+from kraftsim.cluster.proxy.upstream.tls_contexts import (
+    client_context,
+    node_context,
+    own_security,
+)
 from kraftsim.cluster.proxy.upstream.upstream_proxy import (
     UpstreamError,
     UpstreamPlan,
@@ -92,6 +97,7 @@ async def in_front_of(
     directory: Path | None = None,
     capture: Path | None = None,
     tls: tuple[ssl.SSLContext | None, ssl.SSLContext | None] = (None, None),
+    own: LinkSecurity | None = None,
 ) -> AsyncIterator[UpstreamProxy]:
     """A proxy in front of the first of the bootstrap servers."""
     plan = UpstreamPlan(upstream=(address_of(bootstrap.split(",")[0]),), port=ANY_PORT)
@@ -100,6 +106,7 @@ async def in_front_of(
         asyncio.get_running_loop(),
         client_tls=tls[0],
         node_tls=tls[1],
+        own_security=own,
         directory=None if directory is None else RunDirectory(directory),
         capture=capture,
     )
@@ -700,6 +707,57 @@ async def test_final_logs_are_read_back(cluster: Cluster, tmp_path: Path) -> Non
     assert [each["offset"] for each in records] == list(
         range(int(str(log["log_start_offset"])), int(str(log["next_offset"])))
     )
+
+
+LOGIN = {
+    "PLAIN": """org.apache.kafka.common.security.plain.PlainLoginModule required
+        username="admin" password="admin-secret";""",
+    "SCRAM-SHA-256": """org.apache.kafka.common.security.scram.ScramLoginModule required
+        username="bob" password="secret";""",
+}
+
+
+async def test_final_logs_are_read_with_a_login(certificates: Path, tmp_path: Path) -> None:
+    """Of the proxy's own, by PLAIN or SCRAM; a client keeps its own, and a wrong one is named."""
+    plain = LinkSecurity(None, "PLAIN", plain_admin)
+    with Cluster(brokers=1, settings=settings_for("SASL_PLAINTEXT", certificates)) as running:
+        for number, mechanism in enumerate(LOGIN):
+            settings = {"sasl.mechanism": mechanism, "sasl.jaas.config": LOGIN[mechanism]}
+            own = own_security(None, settings)
+            async with (
+                in_front_of(running.bootstrap, directory=tmp_path / mechanism, own=own) as proxy,
+                connected(proxy.bootstrap, security=plain) as connection,
+            ):
+                if not number:
+                    await create_scram_user(connection, "bob")
+                    wanted = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+                    await connection.request(CreateTopicsRequest(topics=[wanted]))
+                while await produced(connection, count=3):
+                    await asyncio.sleep(0.05)
+            assert await proxy.read_back() == 1
+            (log,) = final_events(tmp_path / mechanism, "FinalLog")
+            assert log["record_count"] == 3
+            proxy.own_security = own_security(
+                None, {**settings, "sasl.jaas.config": LOGIN[mechanism].replace("secret", "wrong")}
+            )
+            with pytest.raises(LogsNotRead, match="uthentication failed"):
+                await proxy.read_back()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI', not one of PLAIN"),
+        ({"sasl.jaas.config": LOGIN["PLAIN"]}, "sasl.mechanism is ''"),
+        ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config: expected a login module"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "a.B required;"}, "has no username"),
+        ({"security.protocol": "SASL_SSL"}, "--upstream-tls says which it is"),
+    ],
+)
+def test_login_that_cannot_be_used_is_refused(settings: dict[str, str], said: str) -> None:
+    """Without the text of the entry, which has secrets."""
+    with pytest.raises(ValueError, match=re.escape(said)):
+        own_security(None, settings)
 
 
 async def test_logs_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ disagree are not seen; log directories are what `kraftsim audit` reads.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from ssl import SSLContext
 
 import msgspec
 
@@ -59,7 +58,7 @@ class LogsNotRead(OSError):
 
 
 async def write_final_logs(
-    directory: RunDirectory, upstream: Iterable[Address], tls: SSLContext | None
+    directory: RunDirectory, upstream: Iterable[Address], security: LinkSecurity | None
 ) -> int:
     """Add the final logs of the partitions that clients wrote to; return their number. Raises
     LogsNotRead.
@@ -76,7 +75,7 @@ async def write_final_logs(
         started_ns=0,
     )
     try:
-        async for (topic, partition), broker, start, data in _logs(wanted, upstream, tls):
+        async for (topic, partition), broker, start, data in _logs(wanted, upstream, security):
             path = f"{broker}/{topic}-{partition}/{start:020}.log"
             read += 1
             for event in final_log_events({path: data}):
@@ -102,11 +101,11 @@ def first_acknowledged(directory: RunDirectory) -> dict[TopicPartition, int]:
 
 
 async def _logs(
-    wanted: Mapping[TopicPartition, int], upstream: Iterable[Address], tls: SSLContext | None
+    wanted: Mapping[TopicPartition, int], upstream: Iterable[Address], security: LinkSecurity | None
 ) -> AsyncIterator[tuple[TopicPartition, str, int, bytes]]:
     """Yield each partition, the name of its leader, the first offset, and the batches from it."""
     topics = list(dict.fromkeys(topic for topic, _ in wanted))
-    described, compacted = await _described(topics, upstream, tls)
+    described, compacted = await _described(topics, upstream, security)
     wanted = {each: offset for each, offset in wanted.items() if each[0] not in compacted}
     brokers = {each.node_id: (each.host, each.port) for each in described.brokers}
     leaders = {
@@ -118,7 +117,7 @@ async def _logs(
         if node_id not in brokers:
             lost = next(each for each in wanted if leaders.get(each, -1) == node_id)
             raise LogsNotRead(f"{lost[0]}-{lost[1]} has no leader: its log cannot be read")
-        connection = _connection(brokers[node_id], tls)
+        connection = _connection(brokers[node_id], security)
         try:
             await connection.connect()
             for each in wanted:
@@ -131,18 +130,17 @@ async def _logs(
             connection.close()
 
 
-def _connection(address: Address, tls: SSLContext | None) -> PeerConnection:
-    security = None if tls is None else LinkSecurity(tls)
+def _connection(address: Address, security: LinkSecurity | None) -> PeerConnection:
     return PeerConnection(*address, client_id=CLIENT_ID, security=security)
 
 
 async def _described(
-    topics: Sequence[str], upstream: Iterable[Address], tls: SSLContext | None
+    topics: Sequence[str], upstream: Iterable[Address], security: LinkSecurity | None
 ) -> tuple[MetadataResponse, set[str]]:
     """Return Metadata of topics, and those of them that are compacted."""
     trouble = "no address is known"
     for address in upstream:
-        connection = _connection(address, tls)
+        connection = _connection(address, security)
         try:
             await connection.connect()
             asked = MetadataRequest(
@@ -156,7 +154,10 @@ async def _described(
             trouble = str(error)
         finally:
             connection.close()
-    raise LogsNotRead(f"the final logs cannot be read: {trouble}; does the listener need a login?")
+    raise LogsNotRead(
+        f"the final logs cannot be read: {trouble}; does the listener need a login "
+        "(--upstream-config)?"
+    )
 
 
 async def _compacted(connection: PeerConnection, topics: Sequence[str]) -> set[str]:

@@ -1,12 +1,32 @@
-"""TLS of the proxy: towards clients it has a certificate, towards the cluster it is a client.
+"""Security of the proxy: towards clients it has a certificate, towards the cluster it is a client.
 
 The proxy reads requests and writes responses, so it ends TLS on both sides by itself; it cannot
 pass TLS on unread. A client that expects the name of a broker in the certificate needs one for the
 name of the proxy.
+
+SASL passes, so the proxy needs credentials only for the connections that it opens by itself.
 """
 
+import os
 import ssl
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
+
+from kraftsim.server.rules_authentication import (
+    MECHANISMS,
+    PLAIN,
+    ClientExchange,
+    PlainClient,
+    ScramClient,
+    draw_nonce,
+    parse_jaas,
+)
+from kraftsim.server.security.login import LinkSecurity
+
+MECHANISM: Final = "sasl.mechanism"
+JAAS: Final = "sasl.jaas.config"
+PROTOCOL: Final = "security.protocol"
 
 
 def client_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
@@ -43,6 +63,39 @@ def node_context(
     elif key is not None:
         raise ValueError("--upstream-key needs --upstream-cert")
     return context
+
+
+def own_security(tls: ssl.SSLContext | None, settings: Mapping[str, str]) -> LinkSecurity | None:
+    """Return the security of connections that the proxy opens by itself; `settings` are those of a
+    Kafka client. Raises ValueError.
+    """
+    if not settings:
+        return None if tls is None else LinkSecurity(tls)
+    wanted = "SASL_PLAINTEXT" if tls is None else "SASL_SSL"
+    if settings.get(PROTOCOL, wanted) != wanted:
+        raise ValueError(
+            f"{PROTOCOL} is {settings[PROTOCOL]}, not {wanted}: --upstream-tls says which it is"
+        )
+    mechanism = settings.get(MECHANISM, "")
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"{MECHANISM} is {mechanism!r}, not one of {', '.join(MECHANISMS)}")
+    return LinkSecurity(tls, mechanism, _exchanges(mechanism, settings.get(JAAS, "")))
+
+
+def _exchanges(mechanism: str, jaas: str) -> Callable[[], ClientExchange]:
+    try:
+        login = parse_jaas(jaas)
+    except ValueError as reason:
+        raise ValueError(f"{JAAS}: {reason}") from None
+    if not login.username:
+        raise ValueError(f"{JAAS} has no username")
+    if mechanism == PLAIN:
+        return lambda: PlainClient(login.username, login.password)
+    return lambda: ScramClient(mechanism, login.username, login.password, draw_nonce(_draw))
+
+
+def _draw(bits: int) -> int:
+    return int.from_bytes(os.urandom(-(-bits // 8))) >> -bits % 8
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path | None, *options: str) -> None:

@@ -44,12 +44,14 @@ from kraftsim.cluster.proxy.upstream.rules_addresses import (
     rewrite,
     topic_names_of,
 )
+from kraftsim.cluster.proxy.upstream.tls_contexts import own_security as own_security_of
 from kraftsim.lab.faults.field import CLIENTS, Condition, Effect, Link, links_of
 from kraftsim.lab.faults.rules_request_faults import (
     RequestFault,
     RequestFaultStatus,
     RequestHit,
 )
+from kraftsim.server.security.login import LinkSecurity
 from protocol.api_keys import ApiKey
 from protocol.frames import SIZE, SOCKET_REQUEST_MAX_BYTES
 from protocol.messages.k03_metadata import MetadataRequest
@@ -106,7 +108,8 @@ class UpstreamNode(msgspec.Struct, kw_only=True):
 
 class UpstreamProxy:
     """The proxy in front of one cluster; it belongs to one event loop. `client_tls` terminates TLS
-    towards clients, `node_tls` towards the cluster. What clients send and get becomes an event log
+    towards clients, `node_tls` towards the cluster; `own_security` is that of the connections which
+    the proxy opens by itself. What clients send and get becomes an event log
     in `directory`, and packets in the file `capture`.
     """
 
@@ -117,6 +120,7 @@ class UpstreamProxy:
         *,
         client_tls: SSLContext | None = None,
         node_tls: SSLContext | None = None,
+        own_security: LinkSecurity | None = None,
         directory: RunDirectory | None = None,
         capture: Path | None = None,
     ) -> None:
@@ -132,6 +136,7 @@ class UpstreamProxy:
         self._proxy = Proxy(ProxyPlan(posts=(), seed=plan.seed, judges_requests=True), loop)
         self._proxy.client_tls = client_tls
         self._proxy.node_tls = node_tls
+        self.own_security = own_security or own_security_of(node_tls, {})
         self._proxy.read_frames = self._read_frames
         self._nodes: dict[int, UpstreamNode] = {}
         """By the port of the proxy."""
@@ -198,7 +203,7 @@ class UpstreamProxy:
         assert self._directory is not None, "there is an event log"
         known = ((node.host, node.port) for node in self.nodes)
         addresses = dict.fromkeys((*self.plan.upstream, *known))
-        return await write_final_logs(self._directory, addresses, self._proxy.node_tls)
+        return await write_final_logs(self._directory, addresses, self.own_security)
 
     @property
     def bootstrap(self) -> str:
