@@ -5,6 +5,7 @@ UnifiedLog.analyzeAndValidateProducerState.
 """
 
 import time
+from contextlib import ExitStack
 
 from kraftsim.conformance.batches import batch, produce, produce_request, produce_versions
 from kraftsim.conformance.expect import expect_equal, expect_error
@@ -15,9 +16,8 @@ from kraftsim.conformance.marker_client import (
     expect_seen,
     marker,
 )
-from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.target import Target
+from kraftsim.conformance.target import Target, TargetTopic
 from kraftsim.conformance.transactional_id import TransactionalId
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -36,8 +36,8 @@ ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 VERIFIES_SINCE = 4
 """The version of AddPartitionsToTxn that leaders verify with."""
-ATTEMPTS = 40
-FIRST_STEP_SECONDS, STEP_FACTOR, LAST_STEP_SECONDS = 0.002, 0.8, 0.0001
+ATTEMPTS, TRANSACTIONS_AT_ONCE = 30, 8
+FIRST_STEP_SECONDS, STEP_FACTOR, LAST_STEP_SECONDS = 0.002, 0.9, 0.0002
 MARKERS_VERSION = 1
 
 
@@ -337,34 +337,59 @@ def fenced_by_marker(target: Target) -> None:
     since="4.0",
 )
 def ended_while_verified(target: Target) -> None:
-    """Each marker is sent after a pause that follows the moment of the append: shorter after a
-    batch that was appended before its marker, longer after one that was not.
+    """The markers are sent after a pause that follows the moment of the append: shorter after most
+    batches were appended before their markers, longer after most were not.
     """
     next(target.versions(ApiKey.ADD_PARTITIONS_TO_TXN, since=VERIFIES_SINCE))
     topic, pause, step = target.topic(), 0.0, FIRST_STEP_SECONDS
-    with target.peer(topic.leader) as producing, target.peer(topic.leader) as ending:
-        for peer in (producing, ending):
-            peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        for _ in range(ATTEMPTS):
-            error = _race(TransactionAt(target, topic), producing, ending, pause)
+    for _ in range(ATTEMPTS):
+        errors = _race(target, topic, pause)
+        for error in errors:
             if error != ErrorCode.NONE:
                 expect_error(error, ErrorCode.INVALID_PRODUCER_EPOCH, "a batch of the past epoch")
-            pause = max(0.0, pause - step) if error == ErrorCode.NONE else pause + step
-            step = max(step * STEP_FACTOR, LAST_STEP_SECONDS)
+        is_late = 2 * errors.count(ErrorCode.NONE) > len(errors)
+        pause = max(0.0, pause - step) if is_late else pause + step
+        step = max(step * STEP_FACTOR, LAST_STEP_SECONDS)
 
 
-def _race(transaction: TransactionAt, producing: Peer, ending: Peer, pause: float) -> int:
-    """Send a batch, and after a pause the marker of a time-out; return the error of the batch."""
-    topic, (producer_id, epoch) = transaction.topic.name, transaction.producer
-    transaction.id.begin(transaction.producer, [(topic, 0)])
-    data = batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
-    asked = produce_request(topic, data, transactional_id=transaction.id.name)
-    end = WriteTxnMarkersRequest(
-        markers=[marker((producer_id, epoch + 1), commits=False, topics={topic: [0]})]
+def _race(target: Target, topic: TargetTopic, pause: float) -> list[int]:
+    """Send a batch of each of some transactions, and after a pause the markers of their time-outs,
+    which the node writes one after the other; return the errors of the batches.
+    """
+    transactions = [TransactionAt(target, topic) for _ in range(TRANSACTIONS_AT_ONCE)]
+    for each in transactions:
+        each.id.begin(each.producer, [(topic.name, 0)])
+    batches = [_first_batch(each) for each in transactions]
+    ends = [_end_by_time_out(each) for each in transactions]
+    with ExitStack() as connections:
+        peers = [connections.enter_context(target.peer(topic.leader)) for _ in batches]
+        ending = connections.enter_context(target.peer(topic.leader))
+        for peer in (*peers, ending):
+            peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        sent = [
+            (peer, asked, peer.send(asked, PRODUCE_VERSION))
+            for peer, asked in zip(peers, batches, strict=True)
+        ]
+        time.sleep(pause)
+        ended = [(end, ending.send(end, MARKERS_VERSION)) for end in ends]
+        answers = [
+            peer.receive(asked, PRODUCE_VERSION, number, ProduceResponse)
+            for peer, asked, number in sent
+        ]
+        for end, number in ended:
+            ending.receive(end, MARKERS_VERSION, number, WriteTxnMarkersResponse)
+    return [each.responses[0].partition_responses[0].error_code for each in answers]
+
+
+def _end_by_time_out(transaction: TransactionAt) -> WriteTxnMarkersRequest:
+    producer_id, epoch = transaction.producer
+    topics = {transaction.topic.name: [0]}
+    return WriteTxnMarkersRequest(
+        markers=[marker((producer_id, epoch + 1), commits=False, topics=topics)]
     )
-    batch_number = producing.send(asked, PRODUCE_VERSION)
-    time.sleep(pause)
-    end_number = ending.send(end, MARKERS_VERSION)
-    answer = producing.receive(asked, PRODUCE_VERSION, batch_number, ProduceResponse)
-    ending.receive(end, MARKERS_VERSION, end_number, WriteTxnMarkersResponse)
-    return answer.responses[0].partition_responses[0].error_code
+
+
+def _first_batch(transaction: TransactionAt) -> ProduceRequest:
+    producer_id, epoch = transaction.producer
+    data = batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+    return produce_request(transaction.topic.name, data, transactional_id=transaction.id.name)
