@@ -13,10 +13,13 @@ from kraftsim.cli.options import DIRECTORY
 from kraftsim.cli.properties import read_properties
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamNode, UpstreamProxy
     from kraftsim.control.controlled_upstream import UpstreamControl
     from kraftsim.control.service import HttpPlan
     from kraftsim.lab.faults.rules_request_faults import RequestFault, RequestHit
+    from kraftsim.server.security.login import LinkSecurity
 
 ALL_ADDRESSES = ("0.0.0.0", "::")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -138,11 +141,7 @@ def proxy(
     cannot pass TLS on unread.
     """
     from kraftsim.cluster.directories import RunDirectory
-    from kraftsim.cluster.proxy.upstream.tls_contexts import (
-        client_context,
-        node_context,
-        own_security,
-    )
+    from kraftsim.cluster.proxy.upstream.tls_contexts import client_context, node_context
     from kraftsim.cluster.proxy.upstream.upstream_proxy import UpstreamPlan, UpstreamProxy
     from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.lab.faults.request_fault_text import parse_request_fault
@@ -164,8 +163,7 @@ def proxy(
         directory = RunDirectory(data.absolute()) if data is not None else None
         client_tls = client_context(tls_cert, tls_key)
         node_tls = node_context(upstream_tls, upstream_ca, upstream_cert, upstream_key)
-        login = {} if upstream_config is None else read_properties(upstream_config.read_text())
-        security = own_security(node_tls, login)
+        security = _own_security(node_tls, upstream_config)
     except (ValueError, OSError) as trouble:
         fail(trouble)
 
@@ -203,6 +201,13 @@ def proxy(
         return run_node(serve)
     except (ClusterFailed, OSError) as trouble:
         fail(trouble)
+
+
+def _own_security(tls: "SSLContext | None", config: Path | None) -> "LinkSecurity | None":
+    """Take what --upstream-config names. Raises ValueError."""
+    from kraftsim.cluster.proxy.upstream.tls_contexts import own_security
+
+    return own_security(tls, {} if config is None else read_properties(config.read_text()))
 
 
 def _control(plan: "HttpPlan | None") -> "UpstreamControl | None":
