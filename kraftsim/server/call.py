@@ -6,10 +6,11 @@ a purgatory, a pump, or a peer's response.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar, cast
+from typing import ClassVar, Generic, Never, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
+from kraftsim.catalogue import Catalogue
 from kraftsim.events.event import Event
 from kraftsim.server.rules_authentication import Principal
 from kraftsim.server.slices import Slices
@@ -313,3 +314,8 @@ class Handler(Generic[N_contra]):
     def name(self) -> str:
         """The name by which a catalogue sorts it: that of the file of its API's messages."""
         return f"k{int(self.key):02}_{self.key.name.lower()}"
+
+
+def controller_handlers() -> tuple[Handler[Never], ...]:
+    """Return the handlers of a controller in the order of their file names."""
+    return Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all()

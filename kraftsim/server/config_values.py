@@ -16,6 +16,7 @@ from kraftsim.metadata.rules_config_definitions import ConfigDefinition
 from kraftsim.metadata.rules_config_releases import (
     DEFAULT_LINE,
     LINES,
+    all_broker_settings,
     complaint_at_start,
     config_tables,
 )
@@ -201,6 +202,8 @@ def definition_of(release: str, name: str) -> ConfigDefinition | None:
     """Return the definition of a broker setting in a release, or in the newest other release that
     has it.
     """
+    if name not in all_broker_settings():  # else the tables of all releases would be made
+        return None
     for line in (release, *reversed(LINES)):
         tables = config_tables(line)
         if name in tables.broker or name in tables.internal:

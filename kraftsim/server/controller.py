@@ -12,9 +12,8 @@ KafkaRaftServer}.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
-from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
 from kraftsim.metadata.deciding_controller import for_active_controller
 from kraftsim.metadata.events import ControllerResigned
@@ -43,7 +42,7 @@ from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED
 from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
-from kraftsim.server.call import Call, Handler
+from kraftsim.server.call import Call, Handler, controller_handlers
 from kraftsim.server.client_quotas import MutationQuotas, mute
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
@@ -284,9 +283,7 @@ class Controller:
             config, world.clock, lambda: self.metadata_writer.state.registries
         )
         self.block_limits = BlockLimits(config, world.clock)
-        found: tuple[Handler[Controller], ...] = Catalogue(
-            "kraftsim.*.controller_handlers", "HANDLER", Handler
-        ).all()
+        found = cast(tuple[Handler[Controller], ...], controller_handlers())
         served = parsing_rules(
             guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found))
         )  # the authorization check comes first

@@ -21,6 +21,7 @@ from kraftsim.server.call import (
     Failed,
     Handler,
     NoAnswer,
+    controller_handlers,
     reason_of,
 )
 from kraftsim.server.controller_channel import ControllerChannel
@@ -161,10 +162,9 @@ def broker_handlers() -> tuple[Handler[Never], ...]:
         "kraftsim.*.broker_handlers", "HANDLER", Handler
     ).all()
     served = [handler.key for handler in own]
-    on_controllers = Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all()
     return own + tuple(
         _forwarding_handler(handler.key, handler.refuse)
-        for handler in on_controllers
+        for handler in controller_handlers()
         if handler.key in FORWARDED and handler.key not in served and handler.refuse is not None
     )
 

@@ -41,6 +41,7 @@ def set_up_human_log(
     import logging
     from datetime import UTC, datetime
 
+    import_structlog()
     import structlog
 
     def stamp(logger: object, method: str, values: Values) -> Values:
@@ -68,6 +69,20 @@ def set_up_human_log(
     )
     logger: FilteringBoundLogger = structlog.get_logger(node=node, incarnation=incarnation)
     return logger
+
+
+def import_structlog() -> None:
+    """Import structlog without rich, if that is installed: it takes longer than structlog, and
+    would only colour tracebacks, which no line of ours has.
+    """
+    is_loaded = "rich" in sys.modules
+    if not is_loaded:
+        sys.modules["rich"] = None  # type: ignore[assignment]  # an import raises ImportError
+    try:
+        import structlog  # noqa: F401  (for what the import does)
+    finally:
+        if not is_loaded:
+            del sys.modules["rich"]
 
 
 def _escape_controls(logger: object, method: str, values: Values) -> Values:

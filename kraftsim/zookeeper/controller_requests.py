@@ -9,11 +9,10 @@ kafka.controller.KafkaController.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
-from kraftsim.catalogue import Catalogue
 from kraftsim.metadata.topic_creation import TopicCreation
-from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.call import Answer, Call, Deferred, Handler, controller_handlers
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.forwarding import Forwarding, Refuse
@@ -127,7 +126,7 @@ def _as_kraft(key: int) -> Serve:
 
 def _kraft_handlers() -> dict[int, Handler[ControllerContext]]:
     if not _HANDLERS:
-        for handler in Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all():
+        for handler in cast(tuple[Handler[ControllerContext], ...], controller_handlers()):
             _HANDLERS[handler.key] = handler
     return _HANDLERS
 
