@@ -11,9 +11,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
 
 from kraftsim.cluster.directories import RunDirectory, write_private
+from kraftsim.cluster.fork_server import ForkServer, RunningProcess, can_fork
 from kraftsim.cluster.launch import require_valid, require_valid_node
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.control_messages import ProxyPlan
@@ -37,7 +40,7 @@ class NodeProcess:
     """A node's process and its start parameters."""
 
     spec: NodeSpec
-    process: subprocess.Popen[bytes]
+    process: RunningProcess
     events: Path
     """The event log of this incarnation."""
     _read_bytes: int = 0
@@ -74,6 +77,8 @@ class ProcessCluster:
     start_seconds = 30.0
     """How long the nodes may take to be ready."""
     stop_seconds = STOP_SECONDS
+    forks_nodes = True
+    """Whether its nodes are forked from one process, where the system can do that."""
     patience = 1.0
     """See `ScenarioEnvironment`."""
 
@@ -98,6 +103,7 @@ class ProcessCluster:
             else None
         )
         self.started_ns = RealClock(0).monotonic_ns()
+        self._fork_server: ForkServer | None = None
 
     async def __aenter__(self) -> "ProcessCluster":
         await self.start()
@@ -126,10 +132,15 @@ class ProcessCluster:
         require_free_ports(self.spec)
         self.directory.create()
         try:
+            if self.forks_nodes and can_fork():
+                self._fork_server = self._new_fork_server()
             if self.proxy is not None:
                 await self.proxy.start()
-            for node in self.spec.nodes():
-                self._launch(node)
+            for role, nodes in groupby(self.spec.nodes(), key=lambda node: node.role):
+                if self._fork_server is not None:
+                    await self._fork_server.prepare(self.spec, role)
+                for node in nodes:
+                    self._launch(node)
             await self.wait_until_ready(timeout_seconds=timeout_seconds or self.start_seconds)
         except ProxyFailed as failure:
             raise ClusterFailed(str(failure)) from failure
@@ -277,6 +288,8 @@ class ProcessCluster:
                 [self.nodes[name] for name in role_names if name in self.nodes], self.stop_seconds
             )
         self.nodes.clear()
+        if self._fork_server is not None:
+            self._fork_server.close()
         if self.proxy is not None:
             self.proxy.stop()
 
@@ -305,19 +318,34 @@ class ProcessCluster:
             node.name, next_incarnation(self.directory.events, node.name)
         )
         with open(self.directory.human_log(node.name), "ab") as log:
-            process = subprocess.Popen(
-                self._command(node, path),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={
-                    key: value
-                    for key, value in for_child(*EXPORTS_FOR_NODES).items()
-                    if key != "PYTHONDONTWRITEBYTECODE"
-                },
-                start_new_session=True,
-            )
+            process = self._start_process(node, path, log)
         self.nodes[node.name] = NodeProcess(node, process, events)
+
+    def _start_process(self, node: NodeSpec, path: Path, log: BinaryIO) -> RunningProcess:
+        """Start the process of a node with a property file."""
+        if self._fork_server is not None and not self._fork_server.is_running:
+            self._fork_server.close()
+            self._fork_server = self._new_fork_server()
+        if self._fork_server is not None:
+            try:
+                return self._fork_server.fork(["node", str(path)], log.fileno())
+            except OSError:  # whatever is wrong, the node itself will say it
+                self._fork_server.close()
+                self._fork_server = None
+        return subprocess.Popen(
+            self._command(node, path),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=_environment_of_nodes(),
+            start_new_session=True,
+        )
+
+    def _new_fork_server(self) -> ForkServer:
+        return ForkServer(
+            _environment_of_nodes(),
+            title=str(self.directory.properties("NODE")),
+        )
 
     def _proxy_plan(self, *, follows_frames: bool, judges_requests: bool) -> ProxyPlan:
         """Return the configuration of the proxy in front of the nodes."""
@@ -345,3 +373,11 @@ class ProcessCluster:
             if lines
             else f"it wrote nothing to {self.directory.human_log(name)}"
         )
+
+
+def _environment_of_nodes() -> dict[str, str]:
+    return {
+        key: value
+        for key, value in for_child(*EXPORTS_FOR_NODES).items()
+        if key != "PYTHONDONTWRITEBYTECODE"
+    }

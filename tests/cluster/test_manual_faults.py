@@ -313,7 +313,7 @@ def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path) -> None
     state = read_state(cluster.directory)
     assert state is not None
     family = psutil.Process(state.supervisor).children(recursive=True)
-    assert len(family) == 4
+    assert len(family) == 5
     cluster.do("kill", BROKER)
     cluster.do("pause", OTHER)
     assert kraftsim("down", "--data", str(cluster.data)).stdout == "2 nodes stopped\n"

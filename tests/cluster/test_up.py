@@ -106,7 +106,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreground]:
 
 
 def nodes_of(cluster: Foreground) -> list[psutil.Process]:
-    return psutil.Process(cluster.process.pid).children()
+    """Return the processes of all nodes: the children of the process that forked them."""
+    (fork_server,) = psutil.Process(cluster.process.pid).children()
+    return fork_server.children()
 
 
 def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground) -> None:
@@ -201,8 +203,8 @@ def test_up_stops_its_nodes_cleanly(tmp_path: Path, number: signal.Signals) -> N
 
 def test_up_exits_when_a_node_dies_and_names_it(tmp_path: Path) -> None:
     with up(tmp_path / "run") as cluster:
-        nodes = psutil.Process(cluster.process.pid).children()
-        next(node for node in nodes if "broker-1.properties" in node.cmdline()[-1]).kill()
+        nodes = nodes_of(cluster)
+        next(node for node in nodes if "broker-1.properties" in " ".join(node.cmdline())).kill()
         out, err = cluster.process.communicate(timeout=SECONDS)
     assert (cluster.process.returncode, out) == (FAILED, "")
     assert err.startswith("Error: broker-1 went down with status -9") and len(err.splitlines()) == 1
@@ -244,7 +246,7 @@ def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path) -> No
                 .partition(",")[0]
             )
         )
-        nodes = supervisor.children()
+        nodes = supervisor.children(recursive=True)
         supervisor.kill()
     finally:
         stopped = kraftsim("down", "--data", str(data))

@@ -50,6 +50,7 @@ class ApacheCluster(ProcessCluster):
 
     start_seconds = 180.0
     stop_seconds = 40.0
+    forks_nodes = False
     patience = 6.0
 
     def __init__(
