@@ -1,10 +1,13 @@
 """`kraftsim list`: lists entries, one per line."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import click
 
+from kraftsim.cli.kept_lists import kept_text
 from kraftsim.cli.kinds import ALL_KINDS
 from kraftsim.cli.options import extension_option, json_option, write_json
 
@@ -40,14 +43,26 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
     `environment`, `triggers`, `parts` and `traits` are what a scenario, a fault, a bug and a
     release of your own can use (docs/extensions.md).
     """
+    if is_long and kind not in LONG:
+        raise click.BadParameter(
+            f"only {', '.join(LONG)} have a long listing, not {kind}", param_hint="--long"
+        )
+    if json_file is not None:
+        _print(kind, is_long, json_file)
+        return
+
+    def text() -> str:
+        with redirect_stdout(StringIO()) as printed:
+            _print(kind, is_long, None)
+        return printed.getvalue()
+
+    click.echo(kept_text(f"{kind}-long" if is_long else kind, text), nl=False)
+
+
+def _print(kind: str, is_long: bool, json_file: Path | None) -> None:
     from kraftsim.cli.kinds import listing, places, with_places
 
     if is_long:
-        if kind not in LONG:
-            raise click.BadParameter(
-                f"only {', '.join(LONG)} have a long listing, not {kind}",
-                param_hint="--long",
-            )
         LONG[kind](json_file)
         return
     if kind in OWN_TABLES:
