@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +22,13 @@ from kraftsim.cluster.launch import require_valid, require_valid_node
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.control_messages import ProxyPlan
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
-from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
+from kraftsim.cluster.readiness import (
+    REAL_RETRY_SECONDS,
+    ClusterFailed,
+    NotReady,
+    Readiness,
+    listeners_of,
+)
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
 from kraftsim.events.event import event_file_name
 from kraftsim.extensions import EXPORTS_FOR_NODES, for_child
@@ -121,6 +128,11 @@ class ProcessCluster:
         """Return the process id of a node."""
         return self.nodes[name].process.pid
 
+    @property
+    def fork_server_pid(self) -> int | None:
+        """The process id of the parent of the nodes; None if there is none."""
+        return self._fork_server.pid if self._fork_server is not None else None
+
     async def start(self, *, timeout_seconds: float | None = None) -> None:
         """Start every node and return when every broker answers, within `start_seconds` unless
         another time is given.
@@ -156,6 +168,8 @@ class ProcessCluster:
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
         readiness = Readiness(listeners_of(brokers, self._overrides), brokers=len(brokers))
         probe = asyncio.ensure_future(self._serving(readiness))
+        done = asyncio.Event()
+        probe.add_done_callback(lambda _: done.set())
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_seconds
         try:
@@ -166,7 +180,9 @@ class ProcessCluster:
                         f"the brokers did not answer within {timeout_seconds:g} s: "
                         f"{self._in_the_way(readiness)}"
                     )
-                await asyncio.sleep(POLL_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await done.wait()
             probe.result()
         finally:
             probe.cancel()
@@ -176,7 +192,7 @@ class ProcessCluster:
             await readiness.wait(self.is_ready)
             if all(self.is_ready(name) for name in self.spec.broker_names):
                 return
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(REAL_RETRY_SECONDS)
 
     def _in_the_way(self, readiness: Readiness) -> str:
         """Describe why the cluster is not ready, with the last lines of that node's log."""

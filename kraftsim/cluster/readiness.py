@@ -122,7 +122,7 @@ class Readiness:
         """
         for listener in self._listeners:
             while not await self._is_ready(listener, serves):
-                await asyncio.sleep(REAL_RETRY_SECONDS)
+                await _pause(listener.node, serves)
         self.trouble = ""
 
     async def _is_ready(self, listener: BrokerListener, serves: Callable[[str], bool]) -> bool:
@@ -134,6 +134,17 @@ class Readiness:
                 raise NotReady(f"the brokers cannot reach each other: {self.trouble}") from error
             return False
         return True
+
+
+async def _pause(node: str, serves: Callable[[str], bool]) -> None:
+    """Wait until a node is worth another probe: briefly once it serves, and before that longer,
+    because what a probe costs is missing where nodes start.
+    """
+    await asyncio.sleep(REAL_RETRY_SECONDS)
+    looks = 1
+    while not serves(node) and looks < LOOKS_BEFORE_PROBE:
+        await asyncio.sleep(REAL_RETRY_SECONDS)
+        looks += 1
 
 
 async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
@@ -218,6 +229,10 @@ RETRY_SECONDS = 0.02
 REAL_RETRY_SECONDS = 0.005
 """Of probes that only real clusters have; another pause of the others is another simulation of each
 seed.
+"""
+LOOKS_BEFORE_PROBE: Final = 20
+"""Whether a node has reported itself ready is looked up so many times before it is probed all the
+same: for the reason why it is not.
 """
 ANSWER_MS = 2000
 

@@ -19,7 +19,7 @@ BENCHES = {
     "records": "record batches: headers and single records, compared with kafka-python",
     "frames": "InitProducerId frames per second of one core, with a constant response",
     "copies": "number of memory copies of each record byte in a broker, and their cost",
-    "start": "seconds until every broker responds, and resident memory of each node",
+    "start": "seconds until every broker responds, and memory of each node",
     "fixture": (
         "what a test waits for: start of a cluster, topic, first record, first group read, stop; "
         "with --from-nothing a new project until its first test is green"

@@ -4,8 +4,9 @@ all brokers are unfenced; and their memory.
     python -m tools.bench.bench_quorum_start [--rounds 5] [--apache-rounds 1]
 
 All six are started at once on empty directories, with other election timeouts in each round: as in
-Kafka, no election starts before 1 s. Memory is the resident memory shortly after: with pages shared
-by processes counted once, and counted for each process.
+Kafka, no election starts before 1 s. Memory is that shortly after: with pages shared by processes
+counted once (PSS), counted for each process, and not counted, as the mean of the nodes (USS). The
+process from which kraftsim's nodes are forked is not a node.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
@@ -29,6 +30,7 @@ from tools.bench.quorums import (
     VOTERS,
     fresh_seed,
     own_mebibytes,
+    private_mebibytes,
     resident_mebibytes,
     start_all,
     their_nodes,
@@ -37,9 +39,9 @@ from tools.bench.subjects import subjects
 
 BROKERS = 3
 SETTLE_SECONDS = 0.5
-Round = tuple[float, float, float]
+Round = tuple[float, float, float, float]
 """Seconds until all nodes respond, MiB of all nodes with shared pages counted once, and counted for
-each.
+each, and private MiB of a node.
 """
 
 
@@ -80,18 +82,24 @@ def start_theirs() -> Round:
             node.remove()
 
 
-def memory_of(pids: Sequence[int]) -> tuple[float, float]:
-    """Return the memory of all processes in MiB, counted in both ways."""
-    return sum(own_mebibytes(pid) for pid in pids), sum(resident_mebibytes(pid) for pid in pids)
+def memory_of(pids: Sequence[int]) -> tuple[float, float, float]:
+    """Return the memory of all processes in MiB, counted in two ways, and what is private to one of
+    them.
+    """
+    return (
+        sum(map(own_mebibytes, pids)),
+        sum(map(resident_mebibytes, pids)),
+        mean(map(private_mebibytes, pids)),
+    )
 
 
 def summary(rounds: Sequence[Round]) -> str:
     """Return a text with the medians."""
-    seconds, own, resident = zip(*rounds, strict=True)
+    seconds, own, resident, private = zip(*rounds, strict=True)
     return (
         f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of "
         f"{len(rounds)}), {median(own):.0f} MiB in all ({median(resident):.0f} with shared pages "
-        "counted for each)"
+        f"counted for each), {median(private):.1f} MiB private to a node"
     )
 
 

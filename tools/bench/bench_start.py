@@ -2,6 +2,9 @@
 memory of each node.
 
 python -m tools.bench.bench_start [--rounds 5]
+
+Private are pages that no other process has (USS). Of a shared page, a process has its part (PSS).
+Resident memory counts it for each process.
 """
 
 import argparse
@@ -13,26 +16,30 @@ import time
 from pathlib import Path
 from statistics import median
 
-import psutil
-
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec
+from tools.bench.quorums import own_mebibytes, private_mebibytes, resident_mebibytes
 
-MEBIBYTE = 1 << 20
+FORK_SERVER = "the process that they were forked from"
+Memory = tuple[float, float, float]
+"""MiB: private, in part, resident."""
 
 
-async def start_once() -> tuple[float, dict[str, float]]:
-    """Return seconds to start, and MiB of resident memory by node."""
+async def start_once() -> tuple[float, dict[str, Memory]]:
+    """Return seconds to start, and the memory of each process."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
     cluster = ProcessCluster(ClusterSpec(brokers=3, port=free_port_range(3)), RunDirectory(root))
     began = time.perf_counter()
     await cluster.start()
     took = time.perf_counter() - began
+    pids = {name: cluster.pid(name) for name in cluster.spec.node_names}
+    if cluster.fork_server_pid is not None:
+        pids[FORK_SERVER] = cluster.fork_server_pid
     memory = {
-        name: psutil.Process(cluster.pid(name)).memory_info().rss / MEBIBYTE
-        for name in cluster.spec.node_names
+        name: (private_mebibytes(pid), own_mebibytes(pid), resident_mebibytes(pid))
+        for name, pid in pids.items()
     }
     await cluster.stop()
     shutil.rmtree(root)
@@ -53,7 +60,13 @@ def main() -> int:
         f"{min(took for took, _ in rounds):.2f}, worst {max(took for took, _ in rounds):.2f})"
     )
     for name in rounds[0][1]:
-        print(f"memory of {name}: {median(memory[name] for _, memory in rounds):.1f} MiB")
+        private, in_part, resident = map(
+            median, zip(*(memory[name] for _, memory in rounds), strict=True)
+        )
+        print(
+            f"memory of {name}: {private:.1f} MiB private, {in_part:.1f} MiB with its part of what "
+            f"is shared, {resident:.1f} MiB resident"
+        )
     return 0
 
 

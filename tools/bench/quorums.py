@@ -331,6 +331,11 @@ def own_mebibytes(pid: int) -> float:
     return float(psutil.Process(pid).memory_full_info().pss) / MEBIBYTE
 
 
+def private_mebibytes(pid: int) -> float:
+    """Return the unique set size (USS) of a process: the pages that no other process shares."""
+    return float(psutil.Process(pid).memory_full_info().uss) / MEBIBYTE
+
+
 def fresh_seed() -> int:
     """Return a new seed: it determines the election timeouts, and one pair of them must not
     determine all rounds.
@@ -351,6 +356,7 @@ __all__ = [
     "QuorumClient",
     "fresh_seed",
     "own_mebibytes",
+    "private_mebibytes",
     "quorum",
     "resident_mebibytes",
     "their_nodes",
