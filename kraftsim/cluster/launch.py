@@ -12,10 +12,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
 from kraftsim.lab.bugs.bug import bug
 from kraftsim.releases.release import release
-from kraftsim.server.broker import Broker
-from kraftsim.server.combined import CombinedNode
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.controller import Controller
 from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.identity import belonging_to_its_directories
 from kraftsim.server.parts import Parts
@@ -23,7 +20,6 @@ from kraftsim.server.release_modes import parts_for
 from kraftsim.world.interface import World
 from kraftsim.world.real.event_file import next_incarnation
 from kraftsim.world.real.world import RealWorld, real_world
-from kraftsim.zookeeper.server import ZookeeperServer
 
 EVENTS_BESIDE_DATA = "events"
 """The default place of the event log of a node: a directory beside its data."""
@@ -154,13 +150,23 @@ class Node(Protocol):
 
 
 def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> Node:
-    """Assemble a node; nothing runs until its `start`."""
+    """Assemble a node; nothing runs until its `start`. What it is made of is imported here: a
+    controller needs nothing of a broker.
+    """
     if isinstance(config, ZookeeperNodeConfig):
+        from kraftsim.zookeeper.server import ZookeeperServer
+
         return ZookeeperServer(world, config.settings)
     chosen = parts_of(config) if parts is None else parts
     config = belonging_to_its_directories(config, world)
     if config.is_combined:
+        from kraftsim.server.combined import CombinedNode
+
         return CombinedNode(world, config, chosen)
     if config.is_controller:
+        from kraftsim.server.controller import Controller
+
         return Controller(world, config, chosen)
+    from kraftsim.server.broker import Broker
+
     return Broker(world, config, chosen)
