@@ -37,7 +37,7 @@ REHEARSE, FORK = "rehearse", "fork"
 ENDED: Final = struct.Struct("=qi")
 """A record of the second channel: the process id, and the status as `subprocess` gives it."""
 REQUEST_BYTES_MAX: Final = 64 * 1024
-FORK_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 30.0
 LOOK_MS: Final = 1000
 """Another thread may have taken what a wait is for."""
 UNKNOWN_STATUS: Final = 255
@@ -142,10 +142,11 @@ class ForkServer:
         loop = asyncio.get_running_loop()
         try:
             self._control.setblocking(False)
-            await loop.sock_sendall(self._control, b"\0".join(words))
-            await loop.sock_recv(self._control, REQUEST_BYTES_MAX)
-        except OSError:  # it has ended: `fork` raises
-            return
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await loop.sock_sendall(self._control, b"\0".join(words))
+                await loop.sock_recv(self._control, REQUEST_BYTES_MAX)
+        except OSError:  # it has ended, or, a TimeoutError, will answer when nothing is asked
+            self.close()
 
     def fork(self, words: Sequence[str], output: int) -> "ForkedProcess":
         """Return a new process that runs the command `kraftsim` with these words; its output goes
@@ -153,7 +154,7 @@ class ForkServer:
 
         Raises OSError if the server has ended or does not answer.
         """
-        self._control.settimeout(FORK_SECONDS)
+        self._control.settimeout(ANSWER_SECONDS)
         request = b"\0".join(word.encode() for word in (FORK, *words))
         socket.send_fds(self._control, [request], [output])
         answer, descriptors, _, _ = socket.recv_fds(

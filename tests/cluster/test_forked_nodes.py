@@ -18,6 +18,9 @@ import pytest
 from kraftsim.cluster.fork_server import UNKNOWN_STATUS, ForkServer
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
+from kraftsim.cluster.rehearsal import rehearse
+from kraftsim.cluster.spec import ClusterSpec, Role
+from kraftsim.releases.release import Release, releases
 from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.running import restart_and_wait, running_processes
 
@@ -211,6 +214,34 @@ def test_the_parent_ends_with_the_process_that_runs_the_cluster(tmp_path: Path) 
     )
     assert done.returncode == -signal.SIGKILL
     until(lambda: has_ended(int(done.stdout)))
+
+
+def test_a_parent_that_does_not_answer_is_given_up(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraftsim.cluster.fork_server.ANSWER_SECONDS", 0.2)
+    os.kill(server.pid, signal.SIGSTOP)
+    asyncio.run(server.prepare(ClusterSpec(), Role.BROKER))
+    assert not server.is_running
+
+
+@pytest.mark.parametrize("release", releases(), ids=lambda release: release.name)
+def test_nodes_of_every_release_can_be_rehearsed(release: Release) -> None:
+    """In each mode that the release has, from the specification without any setting."""
+    name, rehearsed = release.name, []
+    for is_possible, spec, roles in (
+        (release.has_kraft, ClusterSpec(release=name), (Role.CONTROLLER, Role.BROKER)),
+        (release.has_kraft, ClusterSpec(release=name, combined=1), (Role.COMBINED,)),
+        (
+            release.has_zookeeper_mode,
+            ClusterSpec(release=name, controllers=0, zookeeper=True),
+            (Role.ZOOKEEPER, Role.BROKER),
+        ),
+    ):
+        for role in roles if is_possible else ():
+            rehearse(spec, role)
+            rehearsed.append(role)
+    assert rehearsed
 
 
 def has_ended(pid: int) -> bool:
