@@ -4,7 +4,9 @@
     python -m tools.bench.bench_ids [--seconds 4] [--rounds 3]
 
 Raw frames, so that the load generator is cheap; COORDINATOR_LOAD_IN_PROGRESS is retried at once and
-not counted.
+not counted. The same generator also uses a node that returns a constant response: the limit of the
+generator, the wake-ups of two processes and the interpreter. Rounds alternate between the three.
+CPU is that of the broker for each request, and does not depend on the generator.
 """
 
 import argparse
@@ -13,14 +15,16 @@ import struct
 import sys
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from statistics import median
-from typing import cast
+from typing import NamedTuple, cast
 
 import uvloop
 
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.requests import request_chunks
-from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subject, subjects
+from tools.bench.clusters import CONSTANT, Cluster, cluster
+from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 VERSION = 4
 LOADS = ((1, 1), (16, 8))
@@ -66,11 +70,17 @@ class Requester(asyncio.Protocol):
             self.transport.write(FRAME * count)
 
 
-async def load(
-    bootstrap: str, connections: int, in_flight: int, seconds: float
-) -> tuple[float, float]:
-    """Return ids per second and requests per second."""
-    host, _, port = bootstrap.partition(":")
+class Figure(NamedTuple):
+    """Ids and requests per second, and CPU microseconds of the broker for a request."""
+
+    ids: float
+    requests: float
+    cpu_us: float
+
+
+async def load(running: Cluster, connections: int, in_flight: int, seconds: float) -> Figure:
+    """Measure one round."""
+    host, _, port = running.bootstrap.partition(":")
     loop = asyncio.get_running_loop()
     requesters = [Requester(in_flight) for _ in range(connections)]
     for requester in requesters:
@@ -78,9 +88,9 @@ async def load(
         await loop.create_connection(lambda requester=requester: requester, host, int(port))  # type: ignore[misc]
     await asyncio.sleep(0.5)
     before = [(requester.answered, requester.refused) for requester in requesters]
-    began = time.perf_counter()
+    used, began = running.cpu_seconds(), time.perf_counter()
     await asyncio.sleep(seconds)
-    took = time.perf_counter() - began
+    took, used = time.perf_counter() - began, running.cpu_seconds() - used
     answered = sum(
         requester.answered - first for requester, (first, _) in zip(requesters, before, strict=True)
     )
@@ -90,42 +100,55 @@ async def load(
     for requester in requesters:
         requester.transport.abort()
     await asyncio.sleep(0.1)
-    return answered / took, (answered + refused) / took
+    requests = answered + refused
+    return Figure(answered / took, requests / took, used * 1_000_000 / requests)
 
 
 def main() -> int:
-    """Measure every subject in turn and print medians and ratios."""
+    """Measure all subjects in turn, in the opposite order each time; print medians and ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    rates: dict[tuple[str, tuple[int, int]], list[float]] = defaultdict(list)
-    for name in subjects():
-        with subject(name) as bootstrap:
-            for connections, in_flight in LOADS:
-                uvloop.run(
-                    load(bootstrap, connections, in_flight, options.seconds)
-                )  # warm-up, not counted
-                for _ in range(options.rounds):
-                    ids, requests = uvloop.run(
-                        load(bootstrap, connections, in_flight, options.seconds)
+    names = [*subjects(), CONSTANT]
+    with ExitStack() as opened:
+        clusters = {name: opened.enter_context(cluster(name)) for name in names}
+        for connections, in_flight in LOADS:
+            figures: dict[str, list[Figure]] = defaultdict(list)
+            for number in range(options.rounds + 1):
+                for name in names if number % 2 else names[::-1]:
+                    found = uvloop.run(
+                        load(clusters[name], connections, in_flight, options.seconds)
                     )
-                    rates[name, (connections, in_flight)].append(ids)
+                    if number == 0:
+                        continue  # a warm-up
+                    figures[name].append(found)
                     print(
-                        f"{name:20s} {connections:3d} x {in_flight}: {ids:9.0f} ids/s "
-                        f"({requests:.0f} requests/s)",
+                        f"{name:20s} {connections:3d} x {in_flight}: {found.ids:9.0f} ids/s "
+                        f"({found.requests:.0f} requests/s, {found.cpu_us:.1f} us of CPU for each)",
                         flush=True,
                     )
-    for shape in LOADS:
-        ours = median(rates[KRAFTSIM, shape])
-        line = f"{shape[0]} x {shape[1]}: kraftsim {ours:.0f} ids/s"
-        if (APACHE_KAFKA, shape) in rates:
-            theirs = median(rates[APACHE_KAFKA, shape])
-            line += f", Apache Kafka {theirs:.0f} ids/s, ratio {ours / theirs:.2f}"
-        print(line)
+            print(summary(f"{connections} x {in_flight}", figures), flush=True)
     return 0
+
+
+def summary(shape: str, figures: dict[str, list[Figure]]) -> str:
+    """Return the medians and ratios of a shape of load."""
+    ids = {name: median(each.ids for each in found) for name, found in figures.items()}
+    cpu = {name: median(each.cpu_us for each in found) for name, found in figures.items()}
+    ours = ids[KRAFTSIM]
+    line = f"{shape}: kraftsim {ours:.0f} ids/s at {cpu[KRAFTSIM]:.1f} us"
+    if APACHE_KAFKA in ids:
+        line += (
+            f", Apache Kafka {ids[APACHE_KAFKA]:.0f} ids/s at {cpu[APACHE_KAFKA]:.1f} us, ratio "
+            f"{ours / ids[APACHE_KAFKA]:.2f}"
+        )
+    return (
+        f"{line}, {CONSTANT} {ids[CONSTANT]:.0f} ids/s at {cpu[CONSTANT]:.1f} us "
+        f"({100 * ours / ids[CONSTANT]:.0f} % of it)"
+    )
 
 
 if __name__ == "__main__":

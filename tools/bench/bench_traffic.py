@@ -2,24 +2,29 @@
 and three, compared with Apache Kafka 3.9.1.
 
 python -m tools.bench.bench_traffic [--seconds 2] [--rounds 2] [--replicas 1,3]
+                                    [--sizes 1024,100] [--work produce idempotent consume]
                                     [--only 'kraftsim' ...]
 
-With one replica the same client also writes to a sink, which gives the limit of the client. MB are
-millions of bytes of acknowledged or consumed values. CPU is the CPU time of all brokers per MB,
-which is more accurate than MB/s on a machine with other load.
+The same client also uses a sink: as many brokers that keep no records, which gives the limit of the
+client. Rounds alternate between all of them, and each is preceded by one use of the memory that the
+page cache will need. MB are millions of bytes of acknowledged or consumed values. CPU is the CPU
+time of all brokers per MB, which is more accurate than MB/s on a machine with other load, and that
+of the client.
 """
 
 import argparse
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from statistics import median
 from typing import NamedTuple
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tools.bench.clusters import SINK, Cluster, cluster
+from tools.bench.clusters import SINK, Cluster, cluster, touch_memory
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 TOPIC = "bench"
@@ -27,8 +32,11 @@ PARTITIONS = 4
 MEGABYTE = 1_000_000
 SIZES = (1024, 100)
 CALLS = 500
+WORK = ("produce", "idempotent", "consume")
 WARM_UP_SECONDS = 0.7
-QUIET_SECONDS = 10.0
+FILL_SECONDS = 1.5
+TOUCHED_MEGABYTES_PER_SECOND = 400
+"""What a round of records of 1,024 bytes writes at most, once for each replica."""
 
 
 class Work(NamedTuple):
@@ -40,10 +48,11 @@ class Work(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """MB/s, and CPU milliseconds of all brokers for a MB."""
+    """MB/s, and CPU milliseconds for a MB: of all brokers, and of the client."""
 
     rate: float
     cpu_ms: float
+    client_cpu_ms: float
 
 
 def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
@@ -62,7 +71,7 @@ def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
         }
     )
     payload = bytes(index * 131 % 251 for index in range(work.size_bytes))
-    used = running.cpu_seconds()
+    used, client_used = running.cpu_seconds(), time.process_time()
     began = time.perf_counter()
     sent = 0
     while time.perf_counter() - began < seconds:
@@ -77,7 +86,11 @@ def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
     took = time.perf_counter() - began
     assert not left, f"{left} of {sent} records are not acknowledged"
     megabytes = sent * work.size_bytes / MEGABYTE
-    return Figure(megabytes / took, (running.cpu_seconds() - used) * 1000 / megabytes)
+    return Figure(
+        megabytes / took,
+        (running.cpu_seconds() - used) * 1000 / megabytes,
+        (time.process_time() - client_used) * 1000 / megabytes,
+    )
 
 
 def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
@@ -98,20 +111,23 @@ def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
     consumer.assign(
         [confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
     )
-    used, began, last, read = running.cpu_seconds(), 0.0, 0.0, 0
+    used, client_used, began, last, read = running.cpu_seconds(), 0.0, 0.0, 0.0, 0
     while not began or time.perf_counter() - began < seconds:
         messages = consumer.consume(20_000, timeout=0.5)
         if not began and messages:
-            used, began, messages = running.cpu_seconds(), time.perf_counter(), []
+            used, client_used = running.cpu_seconds(), time.process_time()
+            began, messages = time.perf_counter(), []
             continue
         if not messages and began:
             break
         read += len(messages)
         last = time.perf_counter()
-    spent = running.cpu_seconds() - used
+    spent, client_spent = running.cpu_seconds() - used, time.process_time() - client_used
     consumer.close()
     megabytes = read * work.size_bytes / MEGABYTE
-    return Figure(megabytes / (last - began), spent * 1000 / megabytes)
+    return Figure(
+        megabytes / (last - began), spent * 1000 / megabytes, client_spent * 1000 / megabytes
+    )
 
 
 def stored(bootstrap: str, topic: str) -> int:
@@ -129,86 +145,105 @@ def stored(bootstrap: str, topic: str) -> int:
 
 
 def measure(
-    name: str,
-    replicas: int,
+    names: Sequence[str],
+    work: Work,
+    clusters: dict[str, Cluster],
     seconds: float,
     rounds: int,
-    figures: dict[tuple[str, Work], list[Figure]],
-) -> None:
-    """Run every workload on one subject."""
-    with cluster(
-        name,
-        1 if replicas == 1 else 3,
-        {"min.insync.replicas": "2"} if replicas == 3 else {} if name != SINK else None,
-    ) as running:
-        for size in SIZES:
-            topic = TOPIC if name == SINK else f"{TOPIC}-{size}"
-            if name != SINK:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
-                admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
-            produce(running, topic, Work("produce", size, replicas), WARM_UP_SECONDS)
-            for work in (Work("produce", size, replicas), Work("idempotent", size, replicas)):
-                figures[name, work] += [
-                    produce(running, topic, work, seconds) for _ in range(rounds)
-                ]
-            if name != SINK:
-                assert stored(running.bootstrap, topic) > 0, "acknowledged records are stored"
-                work = Work("consume", size, replicas)
-                consume(running, topic, work, WARM_UP_SECONDS)
-                figures[name, work] += [
-                    consume(running, topic, work, seconds) for _ in range(rounds)
-                ]
-            for (subject, work), found in figures.items():
-                if subject == name and work.size_bytes == size and work.replicas == replicas:
-                    values = ", ".join(
-                        f"{each.rate:.0f} MB/s at {each.cpu_ms:.2f} ms" for each in found
-                    )
-                    print(
-                        f"  {name:20s} {work.what:10s} {size:5d} bytes, {replicas} replicas: "
-                        f"{values}",
-                        flush=True,
-                    )
+) -> dict[str, list[Figure]]:
+    """Run one workload on all subjects in turn, `rounds` times, each time in the opposite order."""
+    figures: dict[str, list[Figure]] = defaultdict(list)
+    run: Callable[[Cluster, str, Work, float], Figure] = (
+        consume if work.what == "consume" else produce
+    )
+    for number in range(rounds + 1):
+        for name in names if number % 2 else names[::-1]:
+            topic = topic_of(name, work)
+            if number == 0:
+                run(clusters[name], topic, work, WARM_UP_SECONDS)
+                continue
+            if work.what != "consume" and name != SINK:
+                touch_memory(round(seconds * TOUCHED_MEGABYTES_PER_SECOND) * work.replicas)
+            figures[name].append(run(clusters[name], topic, work, seconds))
+    for name in names:
+        values = ", ".join(
+            f"{each.rate:.0f} MB/s at {each.cpu_ms:.2f} + {each.client_cpu_ms:.2f} ms"
+            for each in figures[name]
+        )
+        print(
+            f"  {name:20s} {work.what:10s} {work.size_bytes:5d} bytes, {work.replicas} replicas: "
+            f"{values}",
+            flush=True,
+        )
+    return figures
+
+
+def topic_of(name: str, work: Work) -> str:
+    """Return the topic for a size; a sink has one topic."""
+    return TOPIC if name == SINK else f"{TOPIC}-{work.size_bytes}"
 
 
 def main() -> int:
-    """Measure every subject in turn, and print medians and ratios."""
+    """Measure all subjects, and print medians and ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--replicas", default="1,3")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--work", nargs="+", default=WORK, choices=WORK)
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
-    figures: dict[tuple[str, Work], list[Figure]] = defaultdict(list)
+    names = [name for name in (*subjects(), SINK) if not options.only or name in options.only]
+    figures: dict[Work, dict[str, list[Figure]]] = {}
     for replicas in map(int, options.replicas.split(",")):
-        for name in (*subjects(), *((SINK,) if replicas == 1 else ())):
-            if not options.only or name in options.only:
-                measure(name, replicas, options.seconds, options.rounds, figures)
-    print(
-        "\n| records | replicas | kraftsim | Apache Kafka 3.9.1 | ratio | the client against a "
-        "sink | CPU ms per MB: kraftsim | Apache Kafka |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for work in dict.fromkeys(work for _, work in figures):
-        rates = {
-            name: median(each.rate for each in figures[name, work])
-            for name in (KRAFTSIM, APACHE_KAFKA, SINK)
-            if (name, work) in figures
-        }
-        spent = {name: median(each.cpu_ms for each in figures[name, work]) for name in rates}
-        ours, theirs, sink = (rates.get(name) for name in (KRAFTSIM, APACHE_KAFKA, SINK))
-        ratio = f"{ours / theirs:.2f}" if ours and theirs else ""
-        share = (
-            f"{sink:.0f} MB/s" + (f" ({100 * ours / sink:.0f} %)" if ours else "") if sink else ""
-        )
-        values = [f"{each:.0f} MB/s" if each else "" for each in (ours, theirs)]
-        cpu = [f"{spent[name]:.2f}" if name in spent else "" for name in (KRAFTSIM, APACHE_KAFKA)]
-        print(
-            f"| {work.what}, {work.size_bytes} bytes | {work.replicas} | {values[0]} | "
-            f"{values[1]} | {ratio} | {share} | {cpu[0]} | {cpu[1]} |"
-        )
+        brokers = 1 if replicas == 1 else 3
+        settings = {"min.insync.replicas": "2"} if replicas == 3 else {}
+        with ExitStack() as running:
+            clusters = {
+                name: running.enter_context(cluster(name, brokers, settings)) for name in names
+            }
+            for size in map(int, options.sizes.split(",")):
+                first = Work(WORK[0], size, replicas)
+                for name in names:
+                    bootstrap, topic = clusters[name].bootstrap, topic_of(name, first)
+                    if name != SINK:
+                        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+                        admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(
+                            30
+                        )
+                    produce(clusters[name], topic, first, FILL_SECONDS)
+                    assert name == SINK or stored(bootstrap, topic) > 0, "records are stored"
+                for what in options.work:
+                    work = Work(what, size, replicas)
+                    figures[work] = measure(names, work, clusters, options.seconds, options.rounds)
+    print("\n".join(table(figures)))
     return 0
+
+
+def table(figures: dict[Work, dict[str, list[Figure]]]) -> list[str]:
+    """Return the lines of a table of medians."""
+    lines = [
+        "\n| records | replicas | kraftsim | Apache Kafka 3.9.1 | ratio | the client against sinks "
+        "| CPU ms per MB: kraftsim | Apache Kafka | sinks | the client of kraftsim |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for work, found in figures.items():
+        rates = {name: median(each.rate for each in found[name]) for name in found}
+        spent = {name: f"{median(each.cpu_ms for each in found[name]):.2f}" for name in found}
+        ours, theirs, sink = (rates.get(name) for name in (KRAFTSIM, APACHE_KAFKA, SINK))
+        cells = [
+            f"{work.what}, {work.size_bytes} bytes",
+            str(work.replicas),
+            *(f"{each:.0f} MB/s" if each else "" for each in (ours, theirs)),
+            f"{ours / theirs:.2f}" if ours and theirs else "",
+            f"{sink:.0f} MB/s ({100 * ours / sink:.0f} %)" if ours and sink else "",
+            *(spent.get(name, "") for name in (KRAFTSIM, APACHE_KAFKA, SINK)),
+            f"{median(each.client_cpu_ms for each in found[KRAFTSIM]):.2f}" if ours else "",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Clusters of one or three brokers to measure, kraftsim and Apache Kafka 3.9.1, with equal
-settings, and the CPU time of their processes.
+settings, the CPU time of their processes, and servers that do nothing for the same clients.
 """
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,10 @@ from kraftsim.cluster.spec import ClusterSpec
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM
 
 SINK = "sink"
+"""Brokers that keep no records: what the client reaches with them is its limit on this machine."""
+CONSTANT = "constant response"
+"""A node whose only API is InitProducerId, with a constant response."""
+PAGES = os.urandom(1024 * 1024)
 SETTINGS = {
     "log.retention.check.interval.ms": "300000",
     "num.replica.fetchers": "1",
@@ -51,6 +56,17 @@ class Cluster:
         return used
 
 
+def touch_memory(megabytes: int) -> None:
+    """Let the page cache use that much memory once, and release it.
+
+    The host of a virtual machine provides memory at its first use, which costs ten times the write
+    itself: a round that is the first to use its memory measures the host.
+    """
+    with tempfile.NamedTemporaryFile(prefix="kraftsim-bench-", buffering=0) as file:
+        for _ in range(megabytes):
+            file.write(PAGES)
+
+
 @contextmanager
 def cluster(
     name: str, brokers: int = 1, settings: dict[str, str] | None = None
@@ -59,7 +75,8 @@ def cluster(
     both.
     """
     answer = {**SETTINGS, **(settings or {})}
-    with {KRAFTSIM: _ours, APACHE_KAFKA: _theirs, SINK: _sink}[name](brokers, answer) as running:
+    kinds = {KRAFTSIM: _ours, APACHE_KAFKA: _theirs, SINK: _sink, CONSTANT: _constant}
+    with kinds[name](brokers, answer) as running:
         yield running
 
 
@@ -128,16 +145,32 @@ def _theirs(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
 
 @contextmanager
 def _sink(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
-    assert brokers == 1, f"a sink has one broker and no settings: {settings}"
+    first_port = free_port_range(brokers)
+    ports = range(first_port, first_port + brokers)
+    with ExitStack() as running:
+        pids = {}
+        for number in range(1, brokers + 1):
+            process = running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "tools.bench.sink", str(number), *map(str, ports)],
+                    stdout=subprocess.PIPE,
+                )
+            )
+            running.callback(process.terminate)
+            assert process.stdout is not None and process.stdout.readline(), "it listens"
+            pids[number] = process.pid
+        yield Cluster(",".join(f"127.0.0.1:{port}" for port in ports), pids)
+
+
+@contextmanager
+def _constant(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
     with subprocess.Popen(
-        [sys.executable, "-m", "tools.bench.sink"],
+        [sys.executable, "-m", "tools.bench.frames_server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
     ) as process:
-        assert process.stdout is not None, "it is piped"
-        port = int(process.stdout.readline())
+        assert process.stdin is not None and process.stdout is not None, "both are pipes"
         try:
-            yield Cluster(f"127.0.0.1:{port}", {1: process.pid})
+            yield Cluster(f"127.0.0.1:{int(process.stdout.readline())}", {1: process.pid})
         finally:
-            process.terminate()
+            process.stdin.close()

@@ -1,14 +1,18 @@
-"""A broker that acknowledges every batch and stores nothing: its throughput is the limit of the
-client on this machine.
+"""A broker that acknowledges every batch and keeps one: its throughput is the limit of the client
+on this machine.
 
-python -m tools.bench.sink     prints its port, ends with SIGTERM
+python -m tools.bench.sink NUMBER PORT [PORT ...]     prints its port, ends with SIGTERM
 
-It has one topic of four partitions, returns producer ids, and acknowledges each batch; it reads
-batch headers only.
+NUMBER says which of the ports is its own; the others belong to the other brokers of the same kind.
+There is one topic of four partitions. It returns producer ids, acknowledges each batch, of which it
+reads the header only, and returns an early batch of the partition for every fetch offset, as often
+as the request has room for.
 """
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from struct import Struct
 from typing import cast
 
 import uvloop
@@ -19,7 +23,15 @@ from protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from protocol.messages.k03_metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -32,9 +44,6 @@ from protocol.requests import decode_request, read_request_head, response_chunks
 from protocol.schema import Message
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
-"""Fetch is advertised but not used: producers derive support for record batches from its
-versions.
-"""
 VERSIONS = {
     PRODUCE: (0, 10),
     FETCH: (0, 12),
@@ -45,14 +54,41 @@ VERSIONS = {
 TOPIC = "bench"
 PARTITIONS = 4
 SIZE_BYTES = 4
+PUT_BASE_OFFSET = Struct(">q").pack_into
+
+
+class RepeatedBatch:
+    """The batch that a partition returns, and copies of it, whose offsets each fetch overwrites."""
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self._batch = bytes(batch.view())
+        self._record_count = batch.record_count
+        self._copies = bytearray()
+
+    def from_offset(self, offset: int, bytes_max: int) -> memoryview:
+        """Return at least one batch, and more as long as they fit.
+
+        The client has received the former response: it has one fetch in flight.
+        """
+        count = max(1, bytes_max // len(self._batch))
+        if len(self._copies) != count * len(self._batch):
+            self._copies = bytearray(self._batch * count)
+        for number in range(count):
+            PUT_BASE_OFFSET(
+                self._copies, number * len(self._batch), offset + number * self._record_count
+            )
+        return memoryview(self._copies)
 
 
 class Sink(asyncio.Protocol):
     """One client."""
 
-    def __init__(self, port: int, offsets: dict[int, int]) -> None:
-        self._port = port
+    def __init__(
+        self, ports: Sequence[int], offsets: dict[int, int], batches: dict[int, RepeatedBatch]
+    ) -> None:
+        self._ports = ports
         self._offsets = offsets
+        self._batches = batches
         self._pieces: list[bytes] = []
         self._held = 0
         self._wanted = SIZE_BYTES
@@ -99,33 +135,16 @@ class Sink(asyncio.Protocol):
                 ]
                 topics.append(TopicProduceResponse(name=topic.name, partition_responses=rows))
             return ProduceResponse(responses=topics)
-        if api_key == METADATA:
-            partitions = [
-                MetadataResponsePartition(
-                    partition_index=number,
-                    leader_id=1,
-                    replica_nodes=[1],
-                    isr_nodes=[1],
-                    offline_replicas=[],
+        if isinstance(request, FetchRequest):
+            fetched = [
+                FetchableTopicResponse(
+                    topic=topic.topic, partitions=[self._fetched(each) for each in topic.partitions]
                 )
-                for number in range(PARTITIONS)
+                for topic in request.topics
             ]
-            return MetadataResponse(
-                brokers=[
-                    MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self._port, rack=None)
-                ],
-                cluster_id="sink",
-                controller_id=1,
-                topics=[
-                    MetadataResponseTopic(
-                        error_code=0,
-                        name=TOPIC,
-                        topic_id=b"sink" * 4,
-                        is_internal=False,
-                        partitions=partitions,
-                    )
-                ],
-            )
+            return FetchResponse(responses=fetched)
+        if isinstance(request, MetadataRequest):
+            return self._metadata()
         if api_key == INIT_PRODUCER_ID:
             return InitProducerIdResponse(producer_id=1, producer_epoch=0)
         return ApiVersionsResponse(
@@ -135,23 +154,75 @@ class Sink(asyncio.Protocol):
             ]
         )
 
+    def _metadata(self) -> MetadataResponse:
+        numbers = range(1, len(self._ports) + 1)
+        leaders = [1 + partition % len(self._ports) for partition in range(PARTITIONS)]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port, rack=None)
+                for number, port in zip(numbers, self._ports, strict=True)
+            ],
+            cluster_id="sink",
+            controller_id=1,
+            topics=[
+                MetadataResponseTopic(
+                    error_code=0,
+                    name=TOPIC,
+                    topic_id=b"sink" * 4,
+                    is_internal=False,
+                    partitions=[
+                        MetadataResponsePartition(
+                            partition_index=partition,
+                            leader_id=leader,
+                            replica_nodes=[leader],
+                            isr_nodes=[leader],
+                            offline_replicas=[],
+                        )
+                        for partition, leader in enumerate(leaders)
+                    ],
+                )
+            ],
+        )
+
     def _taken(self, partition: int, records: bytes | memoryview) -> PartitionProduceResponse:
-        offset = self._offsets.get(partition, 0)
-        self._offsets[partition] = offset + RecordBatch(records).record_count
+        offset, batch = self._offsets.get(partition, 0), RecordBatch(records)
+        self._offsets[partition] = offset + batch.record_count
+        if partition not in self._batches and offset:  # the first one has few records
+            self._batches[partition] = RepeatedBatch(batch)
         return PartitionProduceResponse(index=partition, base_offset=offset)
 
+    def _fetched(self, asked: FetchPartition) -> PartitionData:
+        batch = self._batches.get(asked.partition)
+        return PartitionData(
+            partition_index=asked.partition,
+            error_code=0,
+            high_watermark=2**62,
+            last_stable_offset=2**62,
+            log_start_offset=0,
+            aborted_transactions=None,
+            records=batch.from_offset(asked.fetch_offset, asked.partition_max_bytes)
+            if batch is not None
+            else b"",
+        )
 
-async def serve() -> None:
+
+async def serve(port: int, ports: Sequence[int]) -> None:
     """Listen until the process is ended."""
     offsets: dict[int, int] = {}
-    port = 0
+    batches: dict[int, RepeatedBatch] = {}
     server = await asyncio.get_running_loop().create_server(
-        lambda: Sink(port, offsets), "127.0.0.1", 0
+        lambda: Sink(ports, offsets, batches), "127.0.0.1", port
     )
-    port = server.sockets[0].getsockname()[1]
     print(port, flush=True)
     await server.serve_forever()
 
 
+def main() -> int:
+    """Serve."""
+    number, *ports = map(int, sys.argv[1:])
+    uvloop.run(serve(ports[number - 1], ports))
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(uvloop.run(serve()))
+    sys.exit(main())
