@@ -4,9 +4,9 @@ handwritten code, in one process.
     python tools/bench/bench_codec.py [--runs 3] [--rounds 7] [--only Produce,InitProducerId]
 
 All codecs parse and build every field of the same messages (tools/bench/codec_messages.py), in turn
-in each round. A run keeps the best of its rounds and computes geometric means over the messages;
-the last lines are the medians of the runs. The ratios are stable; microseconds depend on the
-machine.
+in each round. "least" is no codec: it creates the objects of one known message, without looking for
+them. A run keeps the best of its rounds and computes geometric means over the messages; the last
+lines are the medians of the runs. The ratios are stable; microseconds depend on the machine.
 """
 
 import argparse
@@ -24,10 +24,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from protocol.codec.message_codec import compiled
 from tools.bench.by_hand import jobs_by_hand
 from tools.bench.codec_messages import Sample, samples
-from tools.bench.codec_peers import Job, construct_jobs, kafka_python_jobs, kio_jobs
+from tools.bench.codec_peers import (
+    Job,
+    construct_jobs,
+    kafka_python_jobs,
+    kio_jobs,
+    least_jobs,
+)
 
 OURS = "ours"
-PEERS = ("kio", "kafka-python", "construct", "by hand")
+PEERS = ("kio", "kafka-python", "construct", "by hand", "least")
 SUMS = (("parse",), ("build",), ("parse", "build"))
 SECONDS_PER_BATCH = 0.004
 
@@ -114,7 +120,8 @@ def _row(sample: Sample) -> Row:
         (OURS, "parse"): (codec.decode, frame, 0),
         (OURS, "build"): (codec.encode, message),
     }
-    peers = zip(PEERS, (kio_jobs, kafka_python_jobs, construct_jobs, jobs_by_hand), strict=True)
+    makers = (kio_jobs, kafka_python_jobs, construct_jobs, jobs_by_hand, least_jobs)
+    peers = zip(PEERS, makers, strict=True)
     for peer, jobs_of in peers:
         pair = jobs_of(cls, version, frame)
         if pair is not None:
