@@ -95,7 +95,10 @@ class BrokerRegistration:
 
     def listener(self, name: str) -> RegisteredListener | None:
         """Return the listener with a name, or None."""
-        return next((listener for listener in self.listeners if listener.name == name), None)
+        for listener in self.listeners:
+            if listener.name == name:
+                return listener
+        return None
 
     def changed_by(self, record: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
         """Return the registration after a change.

@@ -286,7 +286,7 @@ class LeaderState:
     @property
     def is_alone(self) -> bool:
         """Whether there is no follower and the ISR suffices: appends are committed at once."""
-        return not self.followers and len(self.in_sync) >= self.rules.min_in_sync
+        return not self.followers and len(self.in_sync.agreed) >= self.rules.min_in_sync
 
     @property
     def is_under_min_in_sync(self) -> bool:

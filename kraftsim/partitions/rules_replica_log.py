@@ -288,7 +288,7 @@ class ReplicaLog:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
             )
         assert self.leader_state is not None, "only called on the leader"
-        in_sync_count = len(self.leader_state.in_sync)
+        in_sync_count = len(self.leader_state.in_sync.agreed)
         if acks == ALL_REPLICAS and in_sync_count < self.rules.min_in_sync_replicas:
             return Refusal(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

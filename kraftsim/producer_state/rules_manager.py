@@ -7,6 +7,7 @@ ProducerAppendInfo}.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -138,15 +139,27 @@ def marker_of(batch: RecordBatch) -> AppendedMarker | None:
     record = next(batch.records(), None)
     if record is None:
         return None
+    key, value = record.key, record.value
     try:
-        kind = control_type(record.key)
-        if kind not in (ControlType.ABORT, ControlType.COMMIT):
-            return None
-        marker = parse_control_record(record.key, record.value)
+        return _marker_in(
+            None if key is None else bytes(key), None if value is None else bytes(value)
+        )
     except MalformedMessage as malformed:
         raise MalformedBatch(
             f"the marker at offset {batch.base_offset}: {malformed}", batch.position
         ) from malformed
+
+
+@lru_cache(maxsize=64)
+def _marker_in(key: bytes | None, value: bytes | None) -> AppendedMarker | None:
+    """Parse the control record of a transaction's end.
+
+    All markers of a coordinator have the same few contents.
+    """
+    kind = control_type(key)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    marker = parse_control_record(key, value)
     assert isinstance(marker, EndTxnMarker), "its type is COMMIT or ABORT"
     return AppendedMarker(kind is ControlType.ABORT, marker.coordinator_epoch)
 
@@ -458,15 +471,18 @@ class ProducerStateManager:
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
-        marker = marker_of(batch) if batch.is_control else None
-        if batch.is_control and marker is None:
-            return None  # compaction has removed the marker: no record of the transaction is left
+        marker = None
+        if batch.is_control:
+            marker = marker_of(batch)
+            if marker is None:
+                return None  # compaction has removed it: no record of the transaction is left
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = self.entry_class(producer_id, batch.producer_epoch)
         elif entry.producer_epoch != batch.producer_epoch:
             entry.take_epoch(batch.producer_epoch)
-        if batch.is_transactional:
+        is_transactional = batch.is_transactional
+        if is_transactional:
             self._verifications.end(producer_id)
         max_timestamp = batch.max_timestamp if append_timestamp is None else append_timestamp
         if marker is not None:
@@ -475,7 +491,7 @@ class ProducerStateManager:
         entry.add_batch(
             batch.last_sequence, base_offset + offset_delta, offset_delta, max_timestamp
         )
-        if batch.is_transactional and entry.first_transaction_offset is None:
+        if is_transactional and entry.first_transaction_offset is None:
             entry.first_transaction_offset = base_offset
             self._transactions.begin(producer_id, base_offset)
         return None

@@ -167,6 +167,40 @@ def test_transaction_is_verified_once_before_its_first_records() -> None:
     ] == [("t-0", False, 0)] * 2
 
 
+def test_each_batch_of_a_partition_named_twice_is_appended() -> None:
+    """A request may name a partition twice: both rows are verified together, and each is appended
+    with its own batch.
+    """
+
+    async def work(producer: Producer) -> None:
+        await producer.add(0)
+        rows = [
+            PartitionProduceData(
+                index=0,
+                records=batch(
+                    count,
+                    base_sequence=sequence,
+                    transactional=True,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                ),
+            )
+            for sequence, count in ((0, 2), (2, 3))
+        ]
+        request = ProduceRequest(
+            transactional_id=producer.transactional_id,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name="t", partition_data=rows)],
+        )
+        answer = await producer.client.ask(request, 11)
+        assert [
+            (each.error_code, each.base_offset) for each in answer.responses[0].partition_responses
+        ] == [(0, 0), (0, 2)]
+
+    on_one_broker(work)
+
+
 @pytest.mark.parametrize("version", [9, 10, 11])
 @pytest.mark.parametrize(
     ("changes", "error"),

@@ -46,6 +46,32 @@ def test_a_commit_marker_is_built_byte_for_byte() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"commits": False},
+        {"producer_id": 4001},
+        {"producer_epoch": 4},
+        {"coordinator_epoch": 13},
+        {"timestamp": 1_700_000_000_001},
+        {"base_offset": 1},
+        {"leader_epoch": 8},
+    ],
+)
+def test_markers_that_differ_in_anything_have_other_bytes(change: dict[str, int]) -> None:
+    """Built markers are kept for the other partitions of the same transaction."""
+    same = {
+        "commits": True,
+        "producer_id": 4000,
+        "producer_epoch": 3,
+        "coordinator_epoch": 12,
+        "timestamp": 1_700_000_000_000,
+    }
+    first = build_transaction_marker(**same)
+    assert build_transaction_marker(**{**same, **change}) != first
+    assert build_transaction_marker(**same) == first
+
+
 @pytest.mark.parametrize("position, kind", [(0, ControlType.COMMIT), (2, ControlType.ABORT)])
 def test_markers_of_apache_kafka_are_read_and_built_byte_for_byte(
     position: int, kind: ControlType

@@ -126,6 +126,8 @@ class ProduceWork:
         or need no verification.
         """
         self.examined: ValidatedRecords = {}
+        self.opened: dict[int, RecordBatch | Refusal] = {}
+        """What `client_batch` returned for verification, by the identity of the row."""
         self.is_large = False
         """Whether the request has so many batches that they are appended over several iterations of
         the event loop.
@@ -192,10 +194,14 @@ class ProduceWork:
         partition = self.broker.partitions.find(topic, data.index)
         if partition is None:
             return self._refused(topic, data.index, self._not_here(topic, data.index))
-        batch = validated_by(self.examined, data, partition.replica.rules) or (
-            client_batch(data.records, self.version)
-            if self.version >= FIRST_VERSION_OF_FORMAT_2
-            else UncheckedRecords(data.records or b"")
+        batch = (
+            validated_by(self.examined, data, partition.replica.rules)
+            or self.opened.get(id(data))
+            or (
+                client_batch(data.records, self.version)
+                if self.version >= FIRST_VERSION_OF_FORMAT_2
+                else UncheckedRecords(data.records or b"")
+            )
         )
         if isinstance(batch, Refusal):
             return self._refused(topic, data.index, batch)
@@ -464,7 +470,7 @@ def _verified_first(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a transactional batch without a transactional id",
         )
-    batches = _transactional_batches(broker, request, call.api_version)
+    batches = _transactional_batches(broker, work, request)
     if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
         return work.refuse_all(
             call,
@@ -491,7 +497,7 @@ def _verified_first(
 
 
 def _transactional_batches(
-    broker: ProducingBroker, request: ProduceRequest, version: int
+    broker: ProducingBroker, work: ProduceWork, request: ProduceRequest
 ) -> dict[PartitionKey, RecordBatch]:
     """Return the valid transactional batches by partition.
 
@@ -499,10 +505,10 @@ def _transactional_batches(
     """
     batches: dict[PartitionKey, RecordBatch] = {}
     for topic in request.topic_data:
-        name = topic_name(broker, topic, version)
+        name = topic_name(broker, topic, work.version)
         for data in topic.partition_data if name is not None else ():
             data.records = None if data.records is None else bytes(data.records)
-            batch = client_batch(data.records, version)
+            batch = work.opened[id(data)] = client_batch(data.records, work.version)
             if isinstance(batch, RecordBatch) and batch.is_transactional and batch.producer_id >= 0:
                 batches[cast(str, name), data.index] = batch
     return batches

@@ -142,10 +142,11 @@ def _refused(
     the client is not a broker.
     """
     errors = {}
+    image, is_client = broker.image, call.api_version < FIRST_VERSION_OF_BROKERS
     for topic, number in partitions:
-        if call.api_version < FIRST_VERSION_OF_BROKERS and is_internal(topic):
+        if is_client and is_internal(topic):
             errors[topic, number] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif broker.image.partition(topic, number) is None:
+        elif image.partition(topic, number) is None:
             errors[topic, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return errors
 

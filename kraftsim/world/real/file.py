@@ -117,13 +117,15 @@ class RealFile:
 
     def append(self, chunks: Sequence[Chunk]) -> int:
         """Append the chunks and return the position of the first byte."""
-        assert self._opened is not None, f"{self.path} is closed"
-        total = 0
-        for first in range(0, len(chunks), CHUNKS_MAX):
-            total += self._write_all(chunks[first : first + CHUNKS_MAX])
-        end_position = (
-            os.lseek(self._descriptor.number, 0, os.SEEK_CUR) if total else self.size_bytes
-        )
+        opened = self._opened
+        assert opened is not None, f"{self.path} is closed"
+        if len(chunks) <= CHUNKS_MAX:
+            total = self._write_all(opened.number, chunks)
+        else:
+            total = 0
+            for first in range(0, len(chunks), CHUNKS_MAX):
+                total += self._write_all(opened.number, chunks[first : first + CHUNKS_MAX])
+        end_position = os.lseek(opened.number, 0, os.SEEK_CUR) if total else self.size_bytes
         return end_position - total
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -194,13 +196,14 @@ class RealFile:
         self._opened = after
         self._has_given_slices = False
 
-    def _write_all(self, chunks: Sequence[Chunk]) -> int:
-        total = sum(len(chunk) for chunk in chunks)
-        written = os.writev(self._descriptor.number, chunks) if total else 0
+    @staticmethod
+    def _write_all(descriptor: int, chunks: Sequence[Chunk]) -> int:
+        total = sum(map(len, chunks))
+        written = os.writev(descriptor, chunks) if total else 0
         if written < total:
             rest = memoryview(b"".join(chunks))
             while written < total:
-                written += os.write(self._descriptor.number, rest[written:])
+                written += os.write(descriptor, rest[written:])
         return total
 
     def _start_sync(
