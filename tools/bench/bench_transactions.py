@@ -1,19 +1,24 @@
 """Measures librdkafka transactions per second and commit latency, with one producer and with 16 in
 parallel.
 
-    python -m tools.bench.bench_transactions [--seconds 4] [--replicas 1 3] [--partitions 1 10]
-    [--producers 1 16]
+    python -m tools.bench.bench_transactions [--seconds 4] [--rounds 2] [--replicas 1 3]
+    [--partitions 1 10] [--producers 1 16]
 
 A transaction is one record of 100 bytes for each partition, and a commit. The commit latency is
 that of commit_transaction: it flushes the pending records, sends EndTxn and waits for the response.
-Both kinds of cluster have the same settings and as many brokers as replicas.
+Both kinds of cluster have the same settings and as many brokers as replicas, and their rounds
+alternate. CPU is that of all brokers, and that of the client, for one transaction: it depends less
+on other load.
 """
 
 import argparse
 import sys
 import threading
 import time
-from statistics import quantiles
+from collections import defaultdict
+from contextlib import ExitStack
+from statistics import median, quantiles
+from typing import NamedTuple
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -77,29 +82,55 @@ class Committer(threading.Thread):
             self.failure = trouble
 
 
-def load(
-    running: Cluster, topic: str, partitions: int, producers: int, seconds: float
-) -> list[float]:
-    """Return the latency of each commit in the measured time."""
+class Shape(NamedTuple):
+    """A workload."""
+
+    replicas: int
+    partitions: int
+    producers: int
+
+
+class Figure(NamedTuple):
+    """The latencies of all commits in the measured time, and CPU milliseconds for one of them: of
+    all brokers, and of the client.
+    """
+
+    seconds: list[float]
+    rate: float
+    cpu_ms: float
+    client_cpu_ms: float
+
+
+def load(running: Cluster, topic: str, shape: Shape, seconds: float) -> Figure:
+    """Commit for that long."""
     committers = [
-        Committer(running.bootstrap, topic, partitions, f"{topic}-{number}")
-        for number in range(producers)
+        Committer(running.bootstrap, topic, shape.partitions, f"{topic}-{number}")
+        for number in range(shape.producers)
     ]
     for committer in committers:
         committer.prepare()
     for committer in committers:
         committer.start()
     time.sleep(WARM_UP_SECONDS)
+    used, client_used, began = running.cpu_seconds(), time.process_time(), time.perf_counter()
     for committer in committers:
         committer.counts.set()
     time.sleep(seconds)
+    count = sum(len(committer.seconds) for committer in committers)
+    used, client_used = running.cpu_seconds() - used, time.process_time() - client_used
+    took = time.perf_counter() - began
     for committer in committers:
         committer.is_over.set()
     for committer in committers:
         committer.join(2 * GIVE_UP_SECONDS)
         if committer.failure is not None:
             raise committer.failure
-    return [each for committer in committers for each in committer.seconds]
+    return Figure(
+        [each for committer in committers for each in committer.seconds],
+        count / took,
+        1000 * used / count,
+        1000 * client_used / count,
+    )
 
 
 def main() -> int:
@@ -108,6 +139,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 3], choices=[1, 3])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--producers", type=int, nargs="+", default=[1, 16])
@@ -115,40 +147,62 @@ def main() -> int:
         "--subject", nargs="+", default=subjects(), choices=[APACHE_KAFKA, KRAFTSIM]
     )
     options = parser.parse_args()
-    rates: dict[tuple[str, int, int, int], float] = {}
+    names = options.subject
     for replicas in options.replicas:
-        for name in options.subject:
-            with cluster(name, replicas, internal_topics(replicas)) as running:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
-                for partitions in options.partitions:
-                    for producers in options.producers:
-                        topic = f"bench-{partitions}-{producers}"
-                        admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(
-                            GIVE_UP_SECONDS
-                        )
-                        took = load(running, topic, partitions, producers, options.seconds)
-                        rates[name, replicas, partitions, producers] = rate = (
-                            len(took) / options.seconds
-                        )
-                        percentiles = quantiles(took, n=100, method="inclusive")
-                        latency = (
-                            f"commit p50 {1000 * percentiles[49]:.1f} ms, p99 "
-                            f"{1000 * percentiles[98]:.1f} ms"
-                        )
-                        what = (
-                            f"RF {replicas}, {partitions:2d} partitions, {producers:2d} producers"
-                        )
-                        print(
-                            f"{name:20s} {what}: {rate:7.1f} transactions/s, {latency}", flush=True
-                        )
-    for (name, *shape), rate in rates.items():
-        theirs = rates.get((APACHE_KAFKA, shape[0], shape[1], shape[2]))
-        if name == KRAFTSIM and theirs:
-            print(
-                f"RF {shape[0]}, {shape[1]} partitions, {shape[2]} producers: ratio "
-                f"{rate / theirs:.2f}"
-            )
+        with ExitStack() as opened:
+            clusters = {
+                name: opened.enter_context(cluster(name, replicas, internal_topics(replicas)))
+                for name in names
+            }
+            for partitions in options.partitions:
+                for producers in options.producers:
+                    shape = Shape(replicas, partitions, producers)
+                    figures: dict[str, list[Figure]] = defaultdict(list)
+                    for name in names:
+                        create_topic(clusters[name], topic_of(shape), shape)
+                    for number in range(options.rounds + 1):
+                        for name in names if number % 2 else names[::-1]:
+                            found = load(clusters[name], topic_of(shape), shape, options.seconds)
+                            if number:  # the first one compiles a JVM's code
+                                figures[name].append(found)
+                    print("\n".join(summary(shape, figures)), flush=True)
     return 0
+
+
+def topic_of(shape: Shape) -> str:
+    """Return the topic of a workload."""
+    return f"bench-{shape.partitions}-{shape.producers}"
+
+
+def create_topic(running: Cluster, topic: str, shape: Shape) -> None:
+    """Create the topic of a workload."""
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+    wanted = NewTopic(topic, shape.partitions, shape.replicas)
+    admin.create_topics([wanted])[topic].result(GIVE_UP_SECONDS)
+
+
+def summary(shape: Shape, figures: dict[str, list[Figure]]) -> list[str]:
+    """Return a line for each subject, and the ratio."""
+    what = (
+        f"RF {shape.replicas}, {shape.partitions:2d} partitions, {shape.producers:2d} producers: "
+    )
+    lines, rates = [], {}
+    for name, found in figures.items():
+        rates[name] = median(each.rate for each in found)
+        percentiles = quantiles(
+            [each for figure in found for each in figure.seconds], n=100, method="inclusive"
+        )
+        cpu_ms = median(each.cpu_ms for each in found)
+        client_cpu_ms = median(each.client_cpu_ms for each in found)
+        lines.append(
+            f"{name:20s} {what}{rates[name]:7.1f} transactions/s "
+            f"({', '.join(f'{each.rate:.1f}' for each in found)}), commit p50 "
+            f"{1000 * percentiles[49]:.1f} ms, p99 {1000 * percentiles[98]:.1f} ms, "
+            f"CPU {cpu_ms:.2f} + {client_cpu_ms:.2f} ms"
+        )
+    if KRAFTSIM in rates and APACHE_KAFKA in rates:
+        lines.append(f"{what}ratio {rates[KRAFTSIM] / rates[APACHE_KAFKA]:.2f}")
+    return lines
 
 
 if __name__ == "__main__":
