@@ -163,7 +163,8 @@ def measure(
                 run(clusters[name], topic, work, WARM_UP_SECONDS)
                 continue
             if work.what != "consume" and name != SINK:
-                touch_memory(round(seconds * TOUCHED_MEGABYTES_PER_SECOND) * work.replicas)
+                cost = touch_memory(round(seconds * TOUCHED_MEGABYTES_PER_SECOND) * work.replicas)
+                print(f"  page cache: {cost:.2f} ms of CPU time for a MiB", flush=True)
             figures[name].append(run(clusters[name], topic, work, seconds))
     for name in names:
         values = ", ".join(

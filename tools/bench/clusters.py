@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -56,15 +57,18 @@ class Cluster:
         return used
 
 
-def touch_memory(megabytes: int) -> None:
-    """Let the page cache use that much memory once, and release it.
+def touch_memory(megabytes: int) -> float:
+    """Let the page cache use that much memory once, and release it; return CPU milliseconds for a
+    MiB.
 
     The host of a virtual machine provides memory at its first use, which costs ten times the write
     itself: a round that is the first to use its memory measures the host.
     """
+    began = time.process_time()
     with tempfile.NamedTemporaryFile(prefix="kraftsim-bench-", buffering=0) as file:
         for _ in range(megabytes):
             file.write(PAGES)
+        return (time.process_time() - began) * 1000 / megabytes
 
 
 @contextmanager
