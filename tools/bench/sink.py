@@ -5,8 +5,8 @@ python -m tools.bench.sink NUMBER PORT [PORT ...]     prints its port, ends with
 
 NUMBER says which of the ports is its own; the others belong to the other brokers of the same kind.
 There is one topic of four partitions. It returns producer ids, acknowledges each batch, of which it
-reads the header only, and returns an early batch of the partition for every fetch offset, as often
-as the request has room for.
+reads the header only, and returns the batch of most records of the partition for every fetch
+offset, as often as the request has room for.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class RepeatedBatch:
 
     def __init__(self, batch: RecordBatch) -> None:
         self._batch = bytes(batch.view())
-        self._record_count = batch.record_count
+        self.record_count = batch.record_count
         self._copies = bytearray()
 
     def from_offset(self, offset: int, bytes_max: int) -> memoryview:
@@ -75,7 +75,7 @@ class RepeatedBatch:
             self._copies = bytearray(self._batch * count)
         for number in range(count):
             PUT_BASE_OFFSET(
-                self._copies, number * len(self._batch), offset + number * self._record_count
+                self._copies, number * len(self._batch), offset + number * self.record_count
             )
         return memoryview(self._copies)
 
@@ -187,7 +187,8 @@ class Sink(asyncio.Protocol):
     def _taken(self, partition: int, records: bytes | memoryview) -> PartitionProduceResponse:
         offset, batch = self._offsets.get(partition, 0), RecordBatch(records)
         self._offsets[partition] = offset + batch.record_count
-        if partition not in self._batches and offset:  # the first one has few records
+        kept = self._batches.get(partition)
+        if kept is None or batch.record_count > kept.record_count:
             self._batches[partition] = RepeatedBatch(batch)
         return PartitionProduceResponse(index=partition, base_offset=offset)
 
