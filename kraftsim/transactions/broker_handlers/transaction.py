@@ -143,10 +143,13 @@ def _refused(
     """
     errors = {}
     image, is_client = broker.image, call.api_version < FIRST_VERSION_OF_BROKERS
+    name, found = None, None
     for topic, number in partitions:
+        if topic != name:  # the partitions of a topic follow each other
+            name, found = topic, image.topic(topic)
         if is_client and is_internal(topic):
             errors[topic, number] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif image.partition(topic, number) is None:
+        elif found is None or number not in found.partitions:
             errors[topic, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return errors
 
