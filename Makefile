@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka-to-m interop-kafka-from-n interop-others replayed-bugs exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants verdicts audit-corpus claims up down fmt docs dist lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka-to-m interop-kafka-from-n interop-others replayed-bugs exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench bench-compare identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants verdicts audit-corpus claims up down fmt docs dist lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -154,8 +154,11 @@ types: setup ## Run mypy: strict for kraftsim, protocol and scenarios, signature
 doors: setup ## Check the import contracts
 	$(BIN)/lint-imports --no-logo --no-cache
 
-bench: setup ## Run the benchmarks, also on Apache Kafka if it is installed
+bench: setup ## Run the benchmarks, also on Apache Kafka if it is installed; ARGS="all --json" keeps a record and writes docs/performance.md
 	$(BIN)/python -m tools.bench $(ARGS)
+
+bench-compare: setup ## Compare the speed of this tree with the last release, in pairs; fails on a regression; ARGS="main~3 --benches ids"
+	$(BIN)/python -m tools.bench compare $(ARGS)
 
 coverage: setup ## Measure which lines and branches the tests of rules and single nodes run; fails below the floor
 	@rm -rf build/coverage

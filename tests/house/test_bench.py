@@ -1,6 +1,4 @@
-"""The common parts of benches: the list of benches, the client of a quorum, and the summary of many
-rounds.
-"""
+"""The common parts of benches: the list of benches, and the client of a quorum."""
 
 import socketserver
 import struct
@@ -12,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
-from tools.bench.__main__ import BENCHES
-from tools.bench.bench_failover import figures
+from tools.bench.catalogue import BENCHES
 from tools.bench.quorums import QuorumClient
 
 FILES = Path(__file__).parents[2] / "tools" / "bench"
@@ -96,10 +93,3 @@ def test_a_client_asks_all_controllers_until_one_is_active(
             "and no more often than necessary"
         )
         client.close()
-
-
-def test_rounds_are_summarised_by_median_and_worst() -> None:
-    """Not by the mean: one split vote adds another second."""
-    found = figures([2.0, 1.0, 9.0, 1.0, 1.0])
-    assert (found.rounds, found.median, found.best, found.worst) == (5, 1.0, 1.0, 9.0)
-    assert 2.0 < found.p90 < 9.0

@@ -19,6 +19,7 @@ from kraftsim.cluster.administration import create_topic
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.world.simulated import Simulation
+from tools.bench.result import Basis, report_cost
 
 CLIENT = "aio-client"
 
@@ -65,11 +66,18 @@ def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
     alone = cpu_seconds(seconds, with_producer=False)
     together = cpu_seconds(seconds, with_producer=True)
-    print(
-        f"{seconds:.0f} virtual seconds of an idle 3+3 cluster: {alone:.2f} CPU seconds; with an "
-        f"idle aiokafka producer {together:.2f}: the producer and what it asks for take "
-        f"{together - alone:.2f} (pinned: {PINNING.is_complete})"
-    )
+    for name, what, spent in (
+        ("alone", "no client", alone),
+        ("aiokafka", "an idle aiokafka producer", together),
+    ):
+        report_cost(
+            f"idle.hour.{name}",
+            f"{seconds:.0f} virtual seconds of idle 3 + 3 nodes and {what}",
+            "CPU s",
+            [spent],
+            basis=Basis.CPU,
+        )
+    print(f"pinned: {PINNING.is_complete}")
 
 
 main()

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from tools.bench.result import Basis, report_cost
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "your-application.md"
 HASH_SEEDS = ("1", "77")
@@ -64,10 +66,16 @@ def main() -> None:
     print(f"{same} of {seeds} seeds identical under hash seeds {' and '.join(HASH_SEEDS)}")
     for found in (first, second):
         print(
-            f"{found.cpu_seconds / seeds:.2f} CPU s a seed of {found.seconds / seeds:.1f} virtual "
-            f"s and {found.events / seeds:.0f} events; {found.outcomes.count('ok')} of {seeds} "
-            "clean"
+            f"{found.seconds / seeds:.1f} virtual s and {found.events / seeds:.0f} events a seed; "
+            f"{found.outcomes.count('ok')} of {seeds} clean"
         )
+    report_cost(
+        "application.seed",
+        "a seed of an aiokafka application in virtual time",
+        "CPU s",
+        [found.cpu_seconds / seeds for found in (first, second)],
+        basis=Basis.CPU,
+    )
 
 
 def _write_project(directory: Path) -> None:

@@ -27,6 +27,7 @@ from typing import Final, TypeAlias
 from kraftsim.audit.scan import StagedTables, stage
 from tests.apache_kafka.harness import SERVER_JVM, ApacheKafka, java_command
 from tools.bench.bench_pipeline import Memory
+from tools.bench.result import Basis, report_cost
 
 RELEASE: Final = "3.9.1"
 SEGMENT_BYTES: Final = 1 << 30
@@ -134,6 +135,26 @@ def measure(data: Path, scratch: Path, workers: int, figures: Figures) -> None:
             figures[f"{ours}_{unit}_ratio"] = round(ratio, 1)
 
 
+def report_figures(figures: Figures) -> None:
+    """Report seconds per GiB, beside those of Kafka's tool where it does the same."""
+    for name, title, dump in (
+        ("headers", "headers", ""),
+        ("crc", "headers and checksums", "dump_log"),
+        ("records", "all records", "dump_log_records"),
+    ):
+        for suffix, unit, basis in (("s", "s", Basis.WALL), ("cpu_s", "CPU s", Basis.CPU)):
+            theirs = figures.get(f"{dump}_{suffix}")
+            report_cost(
+                f"audit.{name}{'.cpu' if basis is Basis.CPU else ''}",
+                f"reading {title}",
+                f"{unit} per GiB",
+                [figures[f"{name}_{suffix}"] / figures["gib"]],
+                basis=basis,
+                peer="kafka-dump-log",
+                peer_values=() if theirs is None else [theirs / figures["dump_log_gib"]],
+            )
+
+
 def main() -> int:
     """Read the options and measure."""
     parser = argparse.ArgumentParser(
@@ -153,6 +174,7 @@ def main() -> int:
             with generated(options.gib, figures) as data:
                 measure(data, Path(scratch), options.workers, figures)
     print(json.dumps(figures))
+    report_figures(figures)
     return 0
 
 

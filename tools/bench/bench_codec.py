@@ -5,8 +5,8 @@ handwritten code, in one process.
 
 All codecs parse and build every field of the same messages (tools/bench/codec_messages.py), in turn
 in each round. "least" is no codec: it creates the objects of one known message, without looking for
-them. A run keeps the best of its rounds and computes geometric means over the messages; the last
-lines are the medians of the runs. The ratios are stable; microseconds depend on the machine.
+them. A run keeps the best of its rounds and computes geometric means over the messages.
+CPU time: the ratios are stable, microseconds depend on the machine.
 """
 
 import argparse
@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from math import exp, log
 from pathlib import Path
-from statistics import median
-from time import thread_time
+from time import process_time
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -31,6 +30,7 @@ from tools.bench.codec_peers import (
     kio_jobs,
     least_jobs,
 )
+from tools.bench.result import Basis, report_cost
 
 OURS = "ours"
 PEERS = ("kio", "kafka-python", "construct", "by hand", "least")
@@ -74,23 +74,27 @@ def main(arguments: list[str] | None = None) -> int:
         for sample in samples()
         if sample.title.startswith(tuple(options.only.split(",")))
     ]
-    means: dict[tuple[str, tuple[str, ...]], list[float]] = {}
+    means: dict[tuple[str, tuple[str, ...]], list[tuple[float, float]]] = {}
     for _ in range(options.runs):
         measure(rows, options.rounds)
-        for codec, sums, ratios in _ratios(rows):
-            means.setdefault((codec, sums), []).append(exp(sum(map(log, ratios)) / len(ratios)))
+        for codec in PEERS:
+            for jobs in SUMS:
+                pair = _means(rows, codec, jobs)
+                if pair is not None:
+                    means.setdefault((codec, jobs), []).append(pair)
     print("\n".join(_table(rows)))
-    print(
-        f"\ntime of the other / ours, geometric mean over the messages: median of {options.runs} "
-        "runs [all of them]; least and most of one message"
-    )
-    for codec, sums, ratios in _ratios(rows):
-        runs = means[codec, sums]
-        listed = " ".join(f"{mean:.2f}" for mean in runs)
-        print(
-            f"{codec:>12s}, {' + '.join(sums):13s} {median(runs):6.2f}x [{listed}]  "
-            f"{min(ratios):.2f} - {max(ratios):.2f}, {len(ratios)} messages"
+    for (codec, sums), pairs in means.items():
+        ratios = [ratio for row in rows if (ratio := row.ratio(codec, sums)) is not None]
+        report_cost(
+            f"codec.{codec.replace('-', '_').replace(' ', '_')}.{'_'.join(sums)}",
+            f"{' + '.join(sums)}, geometric mean of {len(ratios)} messages",
+            "us",
+            [ours * 1e6 for ours, _ in pairs],
+            peer=codec,
+            peer_values=[theirs * 1e6 for _, theirs in pairs],
+            basis=Basis.CPU,
         )
+        print(f"  ratio of one message: {min(ratios):.2f} to {max(ratios):.2f}")
     return 0
 
 
@@ -129,17 +133,18 @@ def _row(sample: Sample) -> Row:
     return Row(f"{sample.title} v{version}", len(frame), jobs)
 
 
-def _ratios(rows: list[Row]) -> list[tuple[str, tuple[str, ...], list[float]]]:
-    """Return, for each peer and each of parse, build and both, the ratio for every message that it
-    supports.
+def _means(rows: list[Row], codec: str, sums: tuple[str, ...]) -> tuple[float, float] | None:
+    """Return the geometric means of our time and of that of a codec over the messages that it
+    supports; None if there is none.
     """
-    found: list[tuple[str, tuple[str, ...], list[float]]] = []
-    for codec in PEERS:
-        for sums in SUMS:
-            ratios = [ratio for row in rows if (ratio := row.ratio(codec, sums)) is not None]
-            if ratios:
-                found.append((codec, sums, ratios))
-    return found
+    both = [row for row in rows if row.ratio(codec, sums) is not None]
+    if not both:
+        return None
+    ours, theirs = (
+        exp(sum(log(sum(row.best[each, job] for job in sums)) for row in both) / len(both))
+        for each in (OURS, codec)
+    )
+    return ours, theirs
 
 
 def _table(rows: list[Row]) -> list[str]:
@@ -170,19 +175,18 @@ def _batch_size(job: Job) -> int:
 
 
 def _timed(job: Job, count: int) -> float:
-    """Return the CPU time of calls: other load on the machine does not count."""
     gc.disable()
     try:
         match job:
             case (function, argument):
-                started = thread_time()
+                started = process_time()
                 for _ in repeat(None, count):
                     function(argument)
             case (function, argument, other):
-                started = thread_time()
+                started = process_time()
                 for _ in repeat(None, count):
                     function(argument, other)
-        return thread_time() - started
+        return process_time() - started
     finally:
         gc.enable()
 

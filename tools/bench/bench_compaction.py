@@ -31,6 +31,7 @@ from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
+from tools.bench.result import Basis, report_cost, report_rate
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 64 * MEBIBYTE
@@ -142,11 +143,11 @@ def main() -> int:
             f"{before / MEBIBYTE:.0f} MiB with {done.keys} keys: {done.counts.read_records} "
             f"records read, {done.counts.kept_records} kept"
         )
-        print(
-            f"{size / took_s:.0f} MiB/s, {done.counts.read_records / took_s:.0f} records/s "
-            f"({cpu_s:.1f} s of CPU, both passes)"
-        )
-        print(f"longest event-loop iteration: {watch.longest_s * 1000:.1f} ms")
+        report_rate("compaction.rate", "log compaction, both passes", "MiB/s", [size / took_s])
+        title = "log compaction, both passes, of one CPU second"
+        report_rate("compaction.cpu_rate", title, "MiB", [size / cpu_s], basis=Basis.CPU)
+        title = "longest iteration of the event loop"
+        report_cost("compaction.longest_iteration", title, "ms", [watch.longest_s * 1000])
         log.close()
         world.close()
     finally:

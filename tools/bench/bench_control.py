@@ -31,6 +31,7 @@ import kraftsim
 from kraftsim.cluster.directories import RunDirectory, read_state
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.control.client import AsyncControlClient, ControlRefused
+from tools.bench.result import Basis, report_cost
 
 SAMPLES = 10
 SETTLED = 0.25
@@ -61,17 +62,19 @@ REFUSED = (
 
 
 def start_cost(rounds: int) -> None:
-    """Print seconds until a cluster is ready, and CPU seconds and memory of its supervisor."""
+    """Report seconds until a cluster is ready, and CPU time and memory of its supervisor."""
     found: dict[str, list[tuple[float, float, float]]] = {"without": [], "with": []}
     for _ in range(rounds):
         for name, options in (("without", ()), ("with", ("--http", "0"))):
             found[name].append(_started(options))
     for name, rows in found.items():
-        wall, cpu, mib = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(
-            f"{name:>8} --http: ready after {wall:.2f} s; supervisor {cpu:.2f} CPU seconds, "
-            f"{mib:.1f} MiB (median of {rounds})"
-        )
+        wall, cpu, mib = zip(*rows, strict=True)
+        what = f"{name} --http"
+        report_cost(f"control.ready.{name}", f"ready after `up` {what}", "s", wall)
+        title = f"CPU time of the supervisor {what}"
+        report_cost(f"control.cpu.{name}", title, "s", cpu, basis=Basis.CPU)
+        title = f"memory of the supervisor {what}"
+        report_cost(f"control.memory.{name}", title, "MiB", mib, basis=Basis.SIZE)
 
 
 def _started(options: tuple[str, ...]) -> tuple[float, float, float]:

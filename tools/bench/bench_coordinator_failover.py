@@ -13,7 +13,7 @@ import itertools
 import sys
 import threading
 import time
-from statistics import median
+from collections import defaultdict
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -22,6 +22,7 @@ from kraftsim.conformance.peer import Peer
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tools.bench.bench_transactions import GIVE_UP_SECONDS, internal_topics
 from tools.bench.clusters import Cluster, cluster
+from tools.bench.result import report_cost
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 REPLICAS = 3
@@ -99,7 +100,7 @@ def fail_over(running: Cluster) -> float:
 
 
 def main() -> int:
-    """Measure both and print one line each."""
+    """Measure both, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -115,16 +116,21 @@ def main() -> int:
         "broker.session.timeout.ms": str(options.session),
         "broker.heartbeat.interval.ms": str(min(2000, options.session // 4)),
     }
+    found: dict[str, list[float]] = defaultdict(list)
     for name in options.subject:
-        took = []
         for _ in range(options.rounds):
             with cluster(name, REPLICAS, {**internal_topics(REPLICAS), **sessions}) as running:
-                took.append(fail_over(running))
-        print(
-            f"{name:20s} median {median(took):.2f} s, best {min(took):.2f}, worst "
-            f"{max(took):.2f} of {len(took)}",
-            flush=True,
-        )
+                found[name].append(fail_over(running))
+                print(f"  {name:20s} {found[name][-1]:.2f} s", flush=True)
+    report_cost(
+        "coordinator_failover.next_commit",
+        f"kill -9 of a transaction coordinator until the next commit, session of {options.session} "
+        "ms",
+        "s",
+        found[KRAFTSIM],
+        peer=APACHE_KAFKA,
+        peer_values=found[APACHE_KAFKA],
+    )
     return 0
 
 

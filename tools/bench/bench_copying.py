@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.bench.bench_transactions import GIVE_UP_SECONDS, internal_topics
 from tools.bench.clusters import cluster
+from tools.bench.result import report_rate
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 PARTITIONS = 4
@@ -140,7 +141,7 @@ def copy(bootstrap: str, source: str, sink: str, members: int, records: int) -> 
 
 
 def main() -> int:
-    """Measure every subject and print rates and ratios."""
+    """Measure every subject, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -175,8 +176,15 @@ def main() -> int:
                     )
     for (name, replicas, members), rate in rates.items():
         theirs = rates.get((APACHE_KAFKA, replicas, members))
-        if name == KRAFTSIM and theirs:
-            print(f"RF {replicas}, {members} members: ratio {rate / theirs:.2f}")
+        if name == KRAFTSIM:
+            report_rate(
+                f"copying.rf{replicas}.{members}",
+                f"consume-transform-produce, {members} members, RF {replicas}",
+                "MB/s",
+                [rate],
+                peer=APACHE_KAFKA,
+                peer_values=(theirs,) if theirs else (),
+            )
     return 0
 
 

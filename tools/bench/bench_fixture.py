@@ -20,13 +20,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import kraftsim
+from tools.bench.result import Basis, report_cost
 
 PROJECT_ROOT = Path(__file__).parents[2]
 MILLISECONDS = 1000
 SECONDS = 30
+CPU_MARK = ", CPU of the process"
 FIRST_TEST = """
 def test_one_record(kraftsim_cluster, kraftsim_topic):
     producer = confluent_kafka.Producer(kraftsim_cluster.client_settings())
@@ -50,15 +51,21 @@ class Rounds:
         began, began_cpu = time.perf_counter(), time.process_time()
         work()
         self.add(step, time.perf_counter() - began)
-        self.add(f"{step}, CPU of the process", time.process_time() - began_cpu)
+        self.add(f"{step}{CPU_MARK}", time.process_time() - began_cpu)
 
-    def lines(self) -> list[str]:
-        """Return a line for each step: the first round, and fewest and median of the others."""
-        return [
-            f"{step}: {min(later):.0f} ms at least, {median(later):.0f} median "
-            f"(first round {first:.0f})"
-            for step, (first, *later) in self.steps.items()
-        ]
+    def report(self, brokers: int) -> None:
+        """Report each step: the rounds after the first one, and the first one as text."""
+        for step, (first, *later) in self.steps.items():
+            words, is_cpu, _ = step.partition(CPU_MARK)
+            name = words.replace(", ", "_").replace(" ", "_")
+            report_cost(
+                f"fixture.{name}{'.cpu' * bool(is_cpu)}.{brokers}",
+                f"{step}, {brokers} broker{'s' * (brokers > 1)} and a controller",
+                "ms",
+                later,
+                basis=Basis.CPU if is_cpu else Basis.WALL,
+            )
+            print(f"  first round {first:.0f} ms")
 
 
 def one_round(brokers: int, rounds: Rounds) -> None:
@@ -163,13 +170,14 @@ def main() -> int:
         rounds = Rounds()
         for _ in range(options.rounds + 1):
             one_round(brokers, rounds)
-        print(f"{brokers} broker{'s' * (brokers > 1)} and a controller:")
-        print("\n".join(f"  {line}" for line in rounds.lines()))
+        rounds.report(brokers)
     if options.from_nothing:
         took = from_nothing()
         counted = [times for name, times in took.items() if not name.startswith("(")]
         total, cpu = (sum(column) for column in zip(*counted, strict=True))
-        print(f"from nothing to a first green test: {total:.1f} s, {cpu:.1f} CPU s")
+        title = "from nothing to a first green test"
+        report_cost("fixture.from_nothing", title, "s", [total])
+        report_cost("fixture.from_nothing.cpu", title, "CPU s", [cpu], basis=Basis.CPU)
         for name, (seconds, cpu) in took.items():
             print(f"  {name}: {seconds:.1f} s, {cpu:.1f} CPU s")
     print(f"load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")

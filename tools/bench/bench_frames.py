@@ -25,6 +25,7 @@ import uvloop
 
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.requests import request_chunks, response_chunks
+from tools.bench.result import Basis, report_rate
 
 VERSION = 4
 LOADS = ((1, 64), (16, 16), (16, 64), (100, 16))
@@ -150,13 +151,14 @@ def main() -> int:
                 uvloop.run(load(port, pid, connections, in_flight, options.seconds))
                 for _ in range(options.rounds)
             ]
-            by_cpu, by_wall = [rate for rate, _ in rates], [rate for _, rate in rates]
-            print(
-                f"{connections:3d} connections x {in_flight:2d}: {median(by_cpu):9,.0f} frames "
-                f"per CPU second ({min(by_cpu):,.0f} to {max(by_cpu):,.0f}), "
-                f"{1e6 / median(by_cpu):.2f} us each; on the wall {median(by_wall):,.0f}/s",
-                flush=True,
+            report_rate(
+                f"frames.{connections}x{in_flight}",
+                f"{connections} connections with {in_flight} frames in flight each",
+                "frames per CPU second",
+                [by_cpu for by_cpu, _ in rates],
+                basis=Basis.CPU,
             )
+            print(f"  on the wall {median(by_wall for _, by_wall in rates):,.0f}/s", flush=True)
     return 0
 
 

@@ -19,7 +19,9 @@ from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.virtual import run_in_virtual_time
 from kraftsim.world.simulated import Simulation
+from tools.bench.result import Basis, report_rate
 
+VIRTUAL_SECONDS = "virtual s per CPU s"
 SECONDS_OF_3_AND_3 = 0.25
 """As a share of the virtual time of 1 + 3 nodes: every record is replicated twice there."""
 A_MINUTE: Mapping[str, int] = {
@@ -32,31 +34,52 @@ A_MINUTE: Mapping[str, int] = {
 """Faults for 60 s, and 20 idempotent records a second meanwhile: a writer pauses for 50 ms after
 each.
 """
-LOADS: tuple[tuple[str, int, Mapping[str, int], str], ...] = (
+LOADS: tuple[tuple[str, int, Mapping[str, int], str, str], ...] = (
     (
         "producer_ids_survive_failover",
         1,
         A_MINUTE,
-        "60 s under faults, 20 idempotent records/s, 1+3",
+        "60 s under faults, 20 idempotent records/s, 1 + 3",
+        "faults.1+3",
     ),
     (
         "producer_ids_survive_failover",
         3,
         A_MINUTE,
-        "60 s under faults, 20 idempotent records/s, 3+3",
+        "60 s under faults, 20 idempotent records/s, 3 + 3",
+        "faults.3+3",
     ),
-    ("producer_ids_survive_failover", 1, {}, "producer_ids_survive_failover as it is"),
-    ("idempotent_producers_under_kill", 1, {}, "idempotent_producers_under_kill as it is"),
-    ("quorum_under_faults", 3, {}, "quorum_under_faults as it is"),
+    (
+        "producer_ids_survive_failover",
+        1,
+        {},
+        "producer_ids_survive_failover as it is",
+        "scenario.producer_ids_survive_failover",
+    ),
+    (
+        "idempotent_producers_under_kill",
+        1,
+        {},
+        "idempotent_producers_under_kill as it is",
+        "scenario.idempotent_producers_under_kill",
+    ),
+    ("quorum_under_faults", 3, {}, "quorum_under_faults as it is", "scenario.quorum_under_faults"),
     (
         "exactly_once_under_faults",
         1,
         {},
         "exactly_once_under_faults as it is: consume, transform, produce",
+        "scenario.exactly_once_under_faults",
     ),
-    ("coordinator_failover_every_state", 1, {}, "coordinator_failover_every_state as it is"),
+    (
+        "coordinator_failover_every_state",
+        1,
+        {},
+        "coordinator_failover_every_state as it is",
+        "scenario.coordinator_failover_every_state",
+    ),
 )
-"""Scenario, controllers, workload parameters, and label."""
+"""Scenario, controllers, workload parameters, title, and name of the figure."""
 
 
 def idle(controllers: int, seconds: float, frame_events: bool) -> float:
@@ -91,24 +114,18 @@ def under_faults(
     return time.process_time() - began, result
 
 
-def summary(rates: list[float]) -> str:
-    """Return a text with median, best and worst."""
-    return (
-        f"{median(rates):.0f} virtual seconds per CPU second (best {max(rates):.0f}, worst "
-        f"{min(rates):.0f} of {len(rates)})"
-    )
-
-
 def measure_idle(seconds: float, rounds: int) -> None:
     """Measure with the event log at its default level, and with frame events."""
     for controllers, share in ((1, 1.0), (3, SECONDS_OF_3_AND_3)):
         for frame_events in (False, True):
             rates = [idle(controllers, seconds * share, frame_events) for _ in range(rounds)]
-            print(
-                f"idle {controllers}+3, "
-                f"{'with frame events' if frame_events else 'default event log'}: "
-                f"{summary(rates)}",
-                flush=True,
+            report_rate(
+                f"idle.{controllers}+3{'.frame_events' if frame_events else ''}",
+                f"idle {controllers} + 3 nodes, "
+                f"{'with frame events' if frame_events else 'default event log'}",
+                VIRTUAL_SECONDS,
+                rates,
+                basis=Basis.CPU,
             )
 
 
@@ -116,7 +133,7 @@ def measure_loads(seeds: int, chosen: Sequence[str]) -> None:
     """Measure seed by seed, after a warm-up; each measurement is from the start of the first node
     to the verdicts.
     """
-    for name, controllers, workload, words in LOADS:
+    for name, controllers, workload, words, variant in LOADS:
         if name not in (chosen or SCENARIOS.files()):
             continue
         under_faults(name, controllers, workload, 999)
@@ -125,9 +142,18 @@ def measure_loads(seeds: int, chosen: Sequence[str]) -> None:
         cpu = sum(cpu_seconds for cpu_seconds, _ in runs)
         events = sum(result.event_count for _, result in runs)
         effective = sum(bit for _, result in runs for _, _, bit in result.faults.values())
+        report_rate(f"idle.{variant}", words, VIRTUAL_SECONDS, rates, basis=Basis.CPU)
+        kind, _, shape = variant.partition(".")
+        for figure, unit, count in (("seeds", "seeds", len(runs)), ("events", "events", events)):
+            report_rate(
+                f"idle.{kind}_{figure}.{shape}",
+                f"{figure} of {words}",
+                f"{unit} per CPU second",
+                [count / cpu],
+                basis=Basis.CPU,
+            )
         print(
-            f"{words}: {summary(rates)}; {len(runs) / cpu:.2f} seeds and {events / cpu:,.0f} "
-            f"events per CPU second; {median(result.seconds for _, result in runs):.0f} s and "
+            f"  {median(result.seconds for _, result in runs):.0f} s and "
             f"{median(result.event_count for _, result in runs):,.0f} events a seed, {effective} "
             "effective faults",
             flush=True,
@@ -143,7 +169,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument(
-        "--hour", type=float, default=3600.0, help="how long the aiokafka producer is idle"
+        "--hour",
+        type=float,
+        default=3600.0,
+        help="virtual seconds that the aiokafka producer is idle; 0: without it",
     )
     parser.add_argument(
         "--scenario",
@@ -155,7 +184,7 @@ def main() -> int:
     if not options.scenario:
         measure_idle(options.seconds, options.rounds)
     measure_loads(options.seeds, options.scenario)
-    if options.scenario:
+    if options.scenario or not options.hour:
         return 0
     return subprocess.run(
         [sys.executable, "-m", "tools.bench.aiokafka_hour", str(options.hour)], check=False

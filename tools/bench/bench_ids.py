@@ -16,7 +16,6 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import ExitStack
-from statistics import median
 from typing import NamedTuple, cast
 
 import uvloop
@@ -24,6 +23,7 @@ import uvloop
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.requests import request_chunks
 from tools.bench.clusters import CONSTANT, Cluster, cluster
+from tools.bench.result import Basis, report_cost, report_rate
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 VERSION = 4
@@ -70,7 +70,7 @@ class Requester(asyncio.Protocol):
             self.transport.write(FRAME * count)
 
 
-class Figure(NamedTuple):
+class Rates(NamedTuple):
     """Ids and requests per second, and CPU microseconds of the broker for a request."""
 
     ids: float
@@ -78,7 +78,7 @@ class Figure(NamedTuple):
     cpu_us: float
 
 
-async def load(running: Cluster, connections: int, in_flight: int, seconds: float) -> Figure:
+async def load(running: Cluster, connections: int, in_flight: int, seconds: float) -> Rates:
     """Measure one round."""
     host, _, port = running.bootstrap.partition(":")
     loop = asyncio.get_running_loop()
@@ -101,11 +101,11 @@ async def load(running: Cluster, connections: int, in_flight: int, seconds: floa
         requester.transport.abort()
     await asyncio.sleep(0.1)
     requests = answered + refused
-    return Figure(answered / took, requests / took, used * 1_000_000 / requests)
+    return Rates(answered / took, requests / took, used * 1_000_000 / requests)
 
 
 def main() -> int:
-    """Measure all subjects in turn, in the opposite order each time; print medians and ratios."""
+    """Measure all subjects in turn, in the opposite order each time; and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -116,7 +116,7 @@ def main() -> int:
     with ExitStack() as opened:
         clusters = {name: opened.enter_context(cluster(name)) for name in names}
         for connections, in_flight in LOADS:
-            figures: dict[str, list[Figure]] = defaultdict(list)
+            figures: dict[str, list[Rates]] = defaultdict(list)
             for number in range(options.rounds + 1):
                 for name in names if number % 2 else names[::-1]:
                     found = uvloop.run(
@@ -130,24 +130,42 @@ def main() -> int:
                         f"({found.requests:.0f} requests/s, {found.cpu_us:.1f} us of CPU for each)",
                         flush=True,
                     )
-            print(summary(f"{connections} x {in_flight}", figures), flush=True)
+            report_shape(connections, in_flight, figures)
     return 0
 
 
-def summary(shape: str, figures: dict[str, list[Figure]]) -> str:
-    """Return the medians and ratios of a shape of load."""
-    ids = {name: median(each.ids for each in found) for name, found in figures.items()}
-    cpu = {name: median(each.cpu_us for each in found) for name, found in figures.items()}
-    ours = ids[KRAFTSIM]
-    line = f"{shape}: kraftsim {ours:.0f} ids/s at {cpu[KRAFTSIM]:.1f} us"
-    if APACHE_KAFKA in ids:
-        line += (
-            f", Apache Kafka {ids[APACHE_KAFKA]:.0f} ids/s at {cpu[APACHE_KAFKA]:.1f} us, ratio "
-            f"{ours / ids[APACHE_KAFKA]:.2f}"
-        )
-    return (
-        f"{line}, {CONSTANT} {ids[CONSTANT]:.0f} ids/s at {cpu[CONSTANT]:.1f} us "
-        f"({100 * ours / ids[CONSTANT]:.0f} % of it)"
+def report_shape(connections: int, in_flight: int, figures: dict[str, list[Rates]]) -> None:
+    """Report ids per second of a load, beside Apache Kafka and a constant response, and the
+    CPU time of a request.
+    """
+    name = f"{connections}x{in_flight}"
+    title = f"InitProducerId, {connections} connections with {in_flight} in flight each"
+    ours, theirs, constant = (figures.get(each, []) for each in (KRAFTSIM, APACHE_KAFKA, CONSTANT))
+    ids = [each.ids for each in ours]
+    report_rate(
+        f"ids.{name}",
+        title,
+        "ids/s",
+        ids,
+        peer=APACHE_KAFKA,
+        peer_values=[each.ids for each in theirs],
+    )
+    report_rate(
+        f"ids.beside_constant.{name}",
+        f"{title}, beside a constant response",
+        "ids/s",
+        ids,
+        peer=CONSTANT,
+        peer_values=[each.ids for each in constant],
+    )
+    report_cost(
+        f"ids.cpu.{name}",
+        f"CPU time of the broker, {title}",
+        "us",
+        [each.cpu_us for each in ours],
+        basis=Basis.CPU,
+        peer=APACHE_KAFKA,
+        peer_values=[each.cpu_us for each in theirs],
     )
 
 

@@ -2,12 +2,12 @@
 
     python tools/bench/bench_import.py [--rounds 15]
 
-Each round is a fresh interpreter with compiled modules (.pyc). First use is everything from an API
-key to an encoded and decoded request and response: import of the module, the codecs, their first
-call. Codecs come from the store of generated code, which the first round fills; "generated" is the
-same with an empty store, "interpreted" with `--codec construct`. The imports from the standard
-library (dataclasses, typing, enum, re) are measured separately, because they are the largest part
-and depend on the machine.
+CPU time. Each round is a fresh interpreter with compiled modules (.pyc). First use is everything
+from an API key to an encoded and decoded request and response: import of the module, the codecs,
+their first call. Codecs come from the store of generated code, which the first round fills;
+"generated" is the same with an empty store, "interpreted" with `--codec construct`. The imports
+from the standard library (dataclasses, typing, enum, re) are measured separately, because they are
+the largest part and depend on the machine.
 """
 
 import argparse
@@ -16,10 +16,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
 
 from protocol.codec.choice import CONSTRUCT, VARIABLE
 from protocol.codec.store import DIRECTORY_VARIABLE
+from tools.bench.result import Basis, report_cost
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 STANDARD_LIBRARY = "import contextlib, dataclasses, enum, importlib, linecache, re, struct, typing"
@@ -38,6 +38,16 @@ CASES = (
     ("first use of Metadata v12", "import protocol", FIRST_USE.format(key=3, version=12)),
     ("first use of Fetch v12", "import protocol", FIRST_USE.format(key=1, version=12)),
 )
+NAMES = {
+    "the standard library's part": "standard_library",
+    "import protocol": "protocol",
+    "import construct, which a node does not need": "construct",
+    "first use of InitProducerId v4": "init_producer_id",
+    "first use of Produce v9": "produce",
+    "first use of Metadata v12": "metadata",
+    "first use of Fetch v12": "fetch",
+}
+FORM_MARK = ", codec "
 GENERATED, INTERPRETED = "generated", "interpreted"
 FORMS = (
     ("first use of InitProducerId v4", FIRST_USE.format(key=22, version=4)),
@@ -62,19 +72,19 @@ def main(arguments: list[str] | None = None) -> int:
             for form in (GENERATED, INTERPRETED):
                 once = _fresh("import protocol", measured, form)
                 if round_number:
-                    seconds.setdefault(f"{title}, {form}", []).append(once)
+                    seconds.setdefault(f"{title}{FORM_MARK}{form}", []).append(once)
     for title, all_of_them in seconds.items():
-        print(
-            f"{title:44s} {min(all_of_them) * 1e3:6.1f} ms best, "
-            f"{median(all_of_them) * 1e3:6.1f} ms median of {options.rounds}"
-        )
+        words, _, form = title.partition(FORM_MARK)
+        name = f"import.{NAMES[words]}{'.' + form if form else ''}"
+        milliseconds = [each * 1e3 for each in all_of_them]
+        report_cost(name, title, "ms", milliseconds, basis=Basis.CPU)
     return 0
 
 
 def _fresh(before: str, measured: str, form: str = "") -> float:
     program = (
-        f"{before}\nfrom time import perf_counter\nstarted = perf_counter()\n{measured}\n"
-        "print(perf_counter() - started)"
+        f"{before}\nfrom time import process_time\nstarted = process_time()\n{measured}\n"
+        "print(process_time() - started)"
     )
     environment = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"

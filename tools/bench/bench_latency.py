@@ -10,13 +10,14 @@ latency is the time from the produce call to the delivery report.
 import argparse
 import sys
 import time
-from statistics import median, quantiles
+from statistics import quantiles
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.bench.clusters import Cluster, cluster
-from tools.bench.subjects import subjects
+from tools.bench.result import report_cost
+from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 TOPIC = "latency"
 PARTITIONS = 4
@@ -71,8 +72,8 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--replicas", default="1,3")
     options = parser.parse_args()
-    print("| replicas | subject | p50 | p99 | most |\n|---|---|---|---|---|", flush=True)
     for replicas in map(int, options.replicas.split(",")):
+        found: dict[str, list[float]] = {}
         for name in subjects():
             with cluster(
                 name,
@@ -81,13 +82,19 @@ def main() -> int:
             ) as running:
                 admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
                 admin.create_topics([NewTopic(TOPIC, PARTITIONS, replicas)])[TOPIC].result(30)
-                found = delays_ms(running, options.rate, options.seconds)
-                p99 = quantiles(found, n=100)[98]
-                print(
-                    f"| {replicas} | {name} | {median(found):.2f} ms | {p99:.2f} ms | "
-                    f"{max(found):.1f} ms |",
-                    flush=True,
-                )
+                found[name] = delays_ms(running, options.rate, options.seconds)
+        percentiles = {name: quantiles(each, n=100) for name, each in found.items()}
+        for percent in (50, 99):
+            report_cost(
+                f"latency.p{percent}.rf{replicas}",
+                f"p{percent} of acks=all at {options.rate} records/s, RF {replicas}",
+                "ms",
+                [percentiles[KRAFTSIM][percent - 1]],
+                peer=APACHE_KAFKA,
+                peer_values=[
+                    percentiles[name][percent - 1] for name in percentiles if name == APACHE_KAFKA
+                ],
+            )
     return 0
 
 

@@ -12,13 +12,13 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from statistics import median
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.bench.clusters import Cluster, cluster
-from tools.bench.subjects import subjects
+from tools.bench.result import report_cost
+from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 TOPIC = "failover"
 SETTINGS = {
@@ -101,10 +101,14 @@ def main() -> int:
                 admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
                 found[name].append(silence(running))
                 print(f"  {name:20s} {found[name][-1]:.2f} s", flush=True)
-    for name, seconds in found.items():
-        print(
-            f"{name:20s} median {median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
-        )
+    report_cost(
+        "leader_failover.next_record",
+        "kill -9 of a partition leader until the next acknowledged record, session of 3 s",
+        "s",
+        found[KRAFTSIM],
+        peer=APACHE_KAFKA,
+        peer_values=found[APACHE_KAFKA],
+    )
     return 0
 
 

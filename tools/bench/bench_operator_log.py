@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 
 import structlog
 
@@ -25,6 +24,7 @@ from kraftsim.server.operator_log import Logger, OperatorLog
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
 from kraftsim.world.real.world import RealClock, RealWorld
+from tools.bench.result import Basis, report_cost
 
 FRAME = FrameReceived(
     connection=1,
@@ -36,9 +36,9 @@ FRAME = FrameReceived(
     size_bytes=1200,
 )
 WON = LeaderElected(topic="orders", partition=0, leader_epoch=1, next_offset=0)
-EVENTS: tuple[tuple[str, Event], ...] = (
-    ("a frame (no line)", FRAME),
-    ("a partition won (summarised)", WON),
+EVENTS: tuple[tuple[str, str, Event], ...] = (
+    ("frame", "a frame, which has no line", FRAME),
+    ("partition_won", "a partition won, summarised", WON),
 )
 
 
@@ -77,17 +77,20 @@ def nanoseconds_per_event(event: Event, count: int, *, has_lines: bool) -> float
 
 
 async def measure(count: int, rounds: int) -> None:
-    """Print a row per kind of event."""
-    print(f"| {'event':30} | without lines | with lines | difference |\n|{'-' * 32}|---|---|---|")
-    for what, event in EVENTS:
+    """Report each kind of event, with log lines beside without."""
+    for name, what, event in EVENTS:
         found: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(rounds):
             for has_lines in (False, True):
                 found[has_lines].append(nanoseconds_per_event(event, count, has_lines=has_lines))
-        without, with_lines = median(found[False]), median(found[True])
-        print(
-            f"| {what:30} | {without:.0f} ns | {with_lines:.0f} ns | {with_lines - without:+.0f} "
-            f"ns ({with_lines / without:.2f}) |"
+        report_cost(
+            f"operator_log.{name}",
+            f"{what}, with log lines",
+            "ns",
+            found[True],
+            basis=Basis.CPU,
+            peer="without lines",
+            peer_values=found[False],
         )
 
 

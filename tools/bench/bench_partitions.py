@@ -44,6 +44,7 @@ from tools.bench.quorums import (
     OurNode,
     resident_mebibytes,
 )
+from tools.bench.result import Basis, report_cost
 
 CONTROLLER, BROKER = "controller-101", "broker-1"
 NOBODIES = (11, 12, 13)
@@ -142,10 +143,13 @@ def create(peer: Peer, partitions: int) -> float:
     return time.perf_counter() - began
 
 
-def print_row(what: str, seconds: float, node: OurNode | None = None) -> None:
-    """Print a row."""
-    memory = "" if node is None else f"  {resident_mebibytes(node.pid):7.1f} MiB"
-    print(f"{what:58s} {seconds:7.2f} s{memory}", flush=True)
+def report_row(name: str, what: str, seconds: float, node: OurNode | None = None) -> None:
+    """Report seconds, and the memory of the node afterwards."""
+    report_cost(f"partitions.{name}", what, "s", [seconds])
+    if node is not None:
+        memory = resident_mebibytes(node.pid)
+        title = f"resident memory after: {what}"
+        report_cost(f"partitions.memory.{name}", title, "MiB", [memory], basis=Basis.SIZE)
 
 
 def measure(root: Path, partitions: int) -> None:
@@ -155,22 +159,32 @@ def measure(root: Path, partitions: int) -> None:
     controller, broker = MeasuredNode(spec, CONTROLLER, root), MeasuredNode(spec, BROKER, root)
     nodes = [controller, broker]
     try:
-        print_row("controller, empty metadata", controller.ready_seconds(), controller)
-        print_row("broker, empty metadata", broker.ready_seconds(), broker)
+        report_row(
+            "controller.empty", "controller, empty metadata", controller.ready_seconds(), controller
+        )
+        report_row("broker.empty", "broker, empty metadata", broker.ready_seconds(), broker)
         stop_well(broker)
         with Peer.at(controller.controller, timeout_seconds=GIVE_UP_SECONDS) as peer:
             register_fake_brokers(peer, spec.cluster_id)
-            print_row(
+            report_row(
+                "create",
                 f"create {partitions:,} partitions, 3 replicas each",
                 create(peer, partitions),
                 controller,
             )
         controller.stop()
-        print_row("controller, from the log", controller.ready_seconds(), controller)
+        report_row(
+            "controller.log", "controller, from the log", controller.ready_seconds(), controller
+        )
         broker.forget()
-        print_row("broker, from the controller's log", broker.ready_seconds(), broker)
+        report_row(
+            "broker.controller_log",
+            "broker, from the controller's log",
+            broker.ready_seconds(),
+            broker,
+        )
         stop_well(broker)
-        print_row("the same broker again", broker.ready_seconds(), broker)
+        report_row("broker.again", "the same broker again", broker.ready_seconds(), broker)
         stop_well(broker)
         controller.stop()
         between = {
@@ -178,7 +192,8 @@ def measure(root: Path, partitions: int) -> None:
         }
         write_snapshot(controller, spec_with(port, between))
         controller.configure(spec)
-        print_row(
+        report_row(
+            "controller.snapshot",
             "controller, from a snapshot (and the log checked)",
             controller.ready_seconds(),
             controller,
@@ -203,7 +218,7 @@ def write_snapshot(controller: MeasuredNode, spec: ClusterSpec) -> None:
     ready = time.perf_counter()
     found = controller.directory / "data" / "__cluster_metadata-0"
     wait_until(lambda: list(found.glob("*.checkpoint")), "a snapshot is written")
-    print_row("snapshot, after a start that found it due", time.perf_counter() - ready)
+    report_row("snapshot", "snapshot, after a start that found it due", time.perf_counter() - ready)
     controller.stop()
     size = max(file.stat().st_size for file in found.glob("*.checkpoint"))
     log = sum(file.stat().st_size for file in found.glob("*.log"))

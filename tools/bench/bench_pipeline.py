@@ -31,6 +31,7 @@ from kraftsim.analysis.verdicts import find_rows
 from kraftsim.analysis.views import one_run
 from kraftsim.invariants.invariant import INVARIANTS
 from tools.bench.generated_run import write_run
+from tools.bench.result import Basis, report_cost
 
 Result = TypeVar("Result")
 PAUSE_SECONDS = 0.1
@@ -169,6 +170,13 @@ def main() -> int:
             with_spark_sql=options.spark_sql,
         )
     print(json.dumps(figures))
+    for name, value in figures.items():
+        if name.endswith("_s"):
+            words = name.removesuffix("_s").replace("_", " ")
+            title = f"{words}, {figures['events']:,} events"
+            report_cost(f"pipeline.{name.removesuffix('_s')}", title, "s", [value])
+    peak = figures["peak_rss_mib"]
+    report_cost("pipeline.memory", "memory at most", "MiB", [peak], basis=Basis.SIZE)
     return 0
 
 

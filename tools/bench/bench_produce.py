@@ -7,11 +7,11 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from statistics import median
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tools.bench.result import report_rate
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subject, subjects
 
 RECORD_BYTES = 1024
@@ -58,7 +58,7 @@ def produce(bootstrap: str, topic: str, records: int, idempotent: bool) -> float
 
 
 def main() -> int:
-    """Measure every subject in turn and print medians and ratios."""
+    """Measure every subject in turn, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -81,12 +81,15 @@ def main() -> int:
                         flush=True,
                     )
     for idempotent in (False, True):
-        ours = median(rates[KRAFTSIM, idempotent])
-        line = f"{'idempotent' if idempotent else 'plain'}: kraftsim {ours:.0f} MB/s"
-        if (APACHE_KAFKA, idempotent) in rates:
-            theirs = median(rates[APACHE_KAFKA, idempotent])
-            line += f", Apache Kafka {theirs:.0f} MB/s, ratio {ours / theirs:.2f}"
-        print(line)
+        kind = "idempotent" if idempotent else "plain"
+        report_rate(
+            f"produce.{kind}",
+            f"librdkafka, 1 KiB records, acks=all, {kind}",
+            "MB/s",
+            rates[KRAFTSIM, idempotent],
+            peer=APACHE_KAFKA,
+            peer_values=rates[APACHE_KAFKA, idempotent],
+        )
     return 0
 
 

@@ -36,6 +36,7 @@ from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
 from protocol.requests import decode_response, request_chunks
 from tools.bench.clusters import cluster
+from tools.bench.result import Basis, report_cost
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 TOPIC = "ids"
@@ -165,6 +166,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=1)
     options = parser.parse_args()
     warm, ids = range(FIRST_ID - 2000, FIRST_ID), range(FIRST_ID, FIRST_ID + options.producers)
+    found: dict[str, float] = {}
     for name in subjects():
         with cluster(name) as running:
             admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
@@ -175,21 +177,19 @@ def main() -> int:
             before = histogram(pid) if name == APACHE_KAFKA else {}
             uvloop.run(write(running.bootstrap, ids, options.batches))
             grown = psutil.Process(pid).memory_info().rss - resident
-            if name == KRAFTSIM:
-                result = (
-                    f"resident memory grew by {grown / 1e6:.1f} MB, "
-                    f"{grown / options.producers:.0f} bytes each"
-                )
-            else:
-                state = of_the_state(before, histogram(pid))
-                result = (
-                    f"producer state in the heap {state / 1e6:.1f} MB, "
-                    f"{state / options.producers:.0f} bytes each"
-                )
-            print(
-                f"{name:20s} {options.producers} ids, {options.batches} batches each: {result}",
-                flush=True,
-            )
+            found[name] = (
+                grown if name == KRAFTSIM else of_the_state(before, histogram(pid))
+            ) / options.producers
+    report_cost(
+        f"producers.bytes.{options.batches}",
+        f"memory of a producer id with {options.batches} batches: growth of the process, and heap "
+        "histogram of Apache Kafka",
+        "bytes",
+        [found[KRAFTSIM]],
+        basis=Basis.SIZE,
+        peer=APACHE_KAFKA,
+        peer_values=[found[APACHE_KAFKA]] if APACHE_KAFKA in found else (),
+    )
     return 0
 
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
-from statistics import median
+from typing import TypeAlias
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -26,9 +26,12 @@ from kraftsim.server.outbound import PeerConnection
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
 from tools.bench.bench_produce import PARTITIONS, produce
+from tools.bench.result import Basis, report_cost, report_rate
 
 IN_FLIGHT = 64
 WAYS = ("direct", "proxy", "proxy that follows frames")
+Values: TypeAlias = dict[tuple[str, str], list[float]]
+"""Way and workload -> the values of the rounds."""
 WHATS = ("requests/s, one in flight", f"requests/s, {IN_FLIGHT} in flight", "MB/s of records")
 
 
@@ -70,7 +73,7 @@ async def requests(address: tuple[str, int], seconds: float, in_flight: int) -> 
 
 
 def measure(
-    follows_frames: bool, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]
+    follows_frames: bool, options: argparse.Namespace, rates: Values, costs: Values
 ) -> None:
     """Measure one broker, directly and through its proxy."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
@@ -96,19 +99,16 @@ def measure(
                         rates[way, what][-1] * options.seconds
                     )
                     if way != WAYS[0]:
-                        print(
-                            f"{way}: {what}: {worked * 1_000_000:.2f} CPU us of the proxy for each",
-                            flush=True,
-                        )
+                        costs[way, what].append(worked * 1_000_000)
         write_records(
-            spec.bootstrap, WAYS[2] if follows_frames else WAYS[1], cluster, options, rates
+            spec.bootstrap, WAYS[2] if follows_frames else WAYS[1], cluster, options, rates, costs
         )
     finally:
         asyncio.run(cluster.stop())
         shutil.rmtree(root)
 
 
-def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
+def direct_records(options: argparse.Namespace, rates: Values, costs: Values) -> None:
     """Measure librdkafka with a broker without a proxy, in its own cluster, because clients use the
     advertised addresses.
     """
@@ -116,7 +116,7 @@ def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], lis
     cluster = ProcessCluster(ClusterSpec(brokers=1, port=free_port_range(1)), RunDirectory(root))
     asyncio.run(cluster.start())
     try:
-        write_records(cluster.bootstrap, WAYS[0], cluster, options, rates)
+        write_records(cluster.bootstrap, WAYS[0], cluster, options, rates, costs)
     finally:
         asyncio.run(cluster.stop())
         shutil.rmtree(root)
@@ -127,9 +127,10 @@ def write_records(
     way: str,
     cluster: ProcessCluster,
     options: argparse.Namespace,
-    rates: dict[tuple[str, str], list[float]],
+    rates: Values,
+    costs: Values,
 ) -> None:
-    """Produce records, and print the CPU time of the proxy."""
+    """Produce records, and note the CPU time of the proxy."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
     produce(bootstrap, "bench", options.records // 3, True)  # warm-up, not counted
@@ -137,13 +138,9 @@ def write_records(
     for _ in range(options.rounds):
         rates[way, WHATS[2]].append(produce(bootstrap, "bench", options.records, True))
     worked = cpu_seconds(cluster) - before
-    if worked:
+    if cluster.proxy is not None:
         megabytes = options.rounds * options.records * 1024 / 1_000_000
-        print(
-            f"{way}: {worked / megabytes * 1000:.2f} CPU ms per MB of records, "
-            f"{megabytes / worked:.0f} MB per CPU second",
-            flush=True,
-        )
+        costs[way, WHATS[2]].append(worked / megabytes * 1_000_000)
 
 
 def cpu_seconds(cluster: ProcessCluster) -> float:
@@ -155,7 +152,7 @@ def cpu_seconds(cluster: ProcessCluster) -> float:
 
 
 def main() -> int:
-    """Measure the ways in turn and print medians and ratios."""
+    """Measure the ways in turn, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -163,19 +160,28 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    rates: dict[tuple[str, str], list[float]] = defaultdict(list)
+    rates: Values = defaultdict(list)
+    costs: Values = defaultdict(list)
     began = time.perf_counter()
-    direct_records(options, rates)
+    direct_records(options, rates, costs)
     for follows_frames in (False, True):
-        measure(follows_frames, options, rates)
-    for what in WHATS:
-        direct = median(rates[WAYS[0], what])
-        for way in WAYS:
-            found = rates[way, what]
-            ratio = "" if way == WAYS[0] else f", ratio {median(found) / direct:.2f}"
-            print(
-                f"{what:28s} {way:26s}: {median(found):9,.0f} ({min(found):,.0f} to "
-                f"{max(found):,.0f}){ratio}"
+        measure(follows_frames, options, rates, costs)
+    for what, name in zip(WHATS, ("one", "pipelined", "records"), strict=True):
+        for way, variant in zip(WAYS[1:], ("bytes", "frames"), strict=True):
+            report_rate(
+                f"proxy.{name}.{variant}",
+                f"{what}, {way}",
+                "MB/s" if what == WHATS[2] else "requests/s",
+                rates[way, what],
+                peer=WAYS[0],
+                peer_values=rates[WAYS[0], what],
+            )
+            report_cost(
+                f"proxy.cpu.{name}.{variant}",
+                f"CPU time of the {way}, {what}",
+                "us per MB" if what == WHATS[2] else "us",
+                costs[way, what],
+                basis=Basis.CPU,
             )
     print(f"measured in {time.perf_counter() - began:.0f} s")
     return 0

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
@@ -26,7 +26,6 @@ from kraftsim.cluster.readiness import wait_until_answering
 from kraftsim.cluster.spec import ClusterSpec
 from tools.bench.quorums import (
     APACHE_KAFKA,
-    KRAFTSIM,
     VOTERS,
     fresh_seed,
     own_mebibytes,
@@ -35,6 +34,7 @@ from tools.bench.quorums import (
     start_all,
     their_nodes,
 )
+from tools.bench.result import Basis, report_cost
 from tools.bench.subjects import subjects
 
 BROKERS = 3
@@ -93,14 +93,24 @@ def memory_of(pids: Sequence[int]) -> tuple[float, float, float]:
     )
 
 
-def summary(rounds: Sequence[Round]) -> str:
-    """Return a text with the medians."""
-    seconds, own, resident, private = zip(*rounds, strict=True)
-    return (
-        f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of "
-        f"{len(rounds)}), {median(own):.0f} MiB in all ({median(resident):.0f} with shared pages "
-        f"counted for each), {median(private):.1f} MiB private to a node"
+def report_rounds(ours: Sequence[Round], theirs: Sequence[Round]) -> None:
+    """Report the figures; without rounds of Apache Kafka there is no ratio."""
+    figures = (
+        ("ready", "3 + 3 nodes until all brokers are unfenced", "s", Basis.WALL),
+        ("memory", "memory of all six, shared pages counted once", "MiB", Basis.SIZE),
+        ("resident_memory", "memory of all six, shared pages counted for each", "MiB", Basis.SIZE),
+        ("private_memory", "private memory of a node, mean", "MiB", Basis.SIZE),
     )
+    for place, (name, title, unit, basis) in enumerate(figures):
+        report_cost(
+            f"quorum_start.{name}",
+            title,
+            unit,
+            [each[place] for each in ours],
+            basis=basis,
+            peer=APACHE_KAFKA,
+            peer_values=[each[place] for each in theirs],
+        )
 
 
 def main() -> int:
@@ -111,13 +121,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--apache-rounds", type=int, default=1)
     options = parser.parse_args()
-    if APACHE_KAFKA in subjects() and options.apache_rounds:
-        print(
-            f"{APACHE_KAFKA:20s} {summary([start_theirs() for _ in range(options.apache_rounds)])}",
-            flush=True,
-        )
+    theirs: list[Round] = []
+    if APACHE_KAFKA in subjects():
+        theirs = [start_theirs() for _ in range(options.apache_rounds)]
     asyncio.run(start_ours())  # warm-up: compiled modules, page cache
-    print(f"{KRAFTSIM:20s} {summary([asyncio.run(start_ours()) for _ in range(options.rounds)])}")
+    report_rounds([asyncio.run(start_ours()) for _ in range(options.rounds)], theirs)
     return 0
 
 

@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.partition_opening import recover_partition
@@ -31,6 +30,7 @@ from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
+from tools.bench.result import Basis, report_cost
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 128 * MEBIBYTE
@@ -119,7 +119,7 @@ def main() -> int:
 
 
 def measure(root: Path, mebibytes: int, producers: int, batch_bytes: int, rounds: int) -> None:
-    """Print a line for each kind of shutdown."""
+    """Report each kind of shutdown."""
     subject = Subject(root, 1, None)
     for batch in batches(
         mebibytes * MEBIBYTE // batch_bytes, producers, batch_bytes, subject.world.clock.wall_ms()
@@ -133,10 +133,10 @@ def measure(root: Path, mebibytes: int, producers: int, batch_bytes: int, rounds
     )
     subject.leave(cleanly=True)
     number = 1
-    for name, recovery_point in (
-        ("clean stop", None),
-        ("kill -9, flushed at rolls", last_base),
-        ("kill -9, never flushed", 0),
+    for name, title, recovery_point in (
+        ("clean_stop", "after a clean stop", None),
+        ("kill.flushed", "after kill -9, flushed when segments were rolled", last_base),
+        ("kill.never_flushed", "after kill -9, never flushed", 0),
     ):
         took: list[float] = []
         for _ in range(rounds):
@@ -150,8 +150,9 @@ def measure(root: Path, mebibytes: int, producers: int, batch_bytes: int, rounds
                 min(producers, end_offset),
             ), "everything is recovered"
             subject.leave(cleanly=False)
-        print(f"{name}: {median(took):.3f} s (best {min(took):.3f}, worst {max(took):.3f})")
-    print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+        report_cost(f"recovery.{name}", f"opening a log of {mebibytes} MiB {title}", "s", took)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    report_cost("recovery.memory", "most memory", "MiB", [peak], basis=Basis.SIZE)
 
 
 if __name__ == "__main__":

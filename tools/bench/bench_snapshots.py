@@ -10,7 +10,6 @@ a run's event logs that the reader has not seen.
 import argparse
 import asyncio
 import os
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -23,11 +22,11 @@ from kraftsim.control.metrics import exposition
 from kraftsim.control.state.snapshot_reader import EventReader, SnapshotReader, parse_bootstrap
 from kraftsim.world.real.world import RealClock
 from tests.cluster.broker_client import batch_of, broker_client
+from tools.bench.result import Basis, report_cost, report_rate
 
 PARTITIONS = 100
 TOPIC = "orders"
 BATCHES = 4_000
-MICROSECONDS = 1e6
 MILLISECONDS = 1e3
 MEBI = 1024 * 1024
 
@@ -51,15 +50,15 @@ async def _snapshots(bootstrap: str, rounds: int) -> None:
     await reader.close()
     assert taken is not None, "there is a round"
     partitions = sum(len(topic.partitions) for topic in taken.topics)
-    print(
-        f"snapshot of {partitions} partitions: {statistics.median(took):.1f} ms, "
-        f"{statistics.median(cpu) * MILLISECONDS:.1f} ms of CPU; as JSON {len(body):,} bytes in "
-        f"{statistics.median(encoded) * MICROSECONDS:,.0f} us of CPU"
-    )
-    print(
-        f"metrics of it: {len(text):,} bytes in "
-        f"{statistics.median(rendered) * MILLISECONDS:.1f} ms of CPU"
-    )
+    print(f"{partitions} partitions, {len(body):,} bytes as JSON, {len(text):,} as metrics")
+    report_cost("snapshots.snapshot", f"snapshot of {partitions} partitions", "ms", took)
+    for name, title, seconds in (
+        ("snapshot", "CPU time of it", cpu),
+        ("json", "CPU time of its JSON", encoded),
+        ("metrics", "CPU time of its metrics", rendered),
+    ):
+        milliseconds = [each * MILLISECONDS for each in seconds]
+        report_cost(f"snapshots.cpu.{name}", title, "ms", milliseconds, basis=Basis.CPU)
 
 
 def _events(directory: Path) -> None:
@@ -73,9 +72,13 @@ def _events(directory: Path) -> None:
                 break
         seconds = time.process_time() - before
         count = reader.facts.event_count
-        print(
-            f"event logs {name}: {count:,} events, {size / MEBI:.1f} MiB in {seconds:.2f} s of "
-            f"CPU: {count / seconds:,.0f} events/s, {size / MEBI / seconds:.1f} MiB/s"
+        print(f"{count:,} events, {size / MEBI:.1f} MiB")
+        report_rate(
+            f"snapshots.events.{name.replace(' ', '_')}",
+            f"reading event logs {name}",
+            "events per CPU second",
+            [count / seconds],
+            basis=Basis.CPU,
         )
 
 

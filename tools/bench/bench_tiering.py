@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.rules_log import SegmentSettings
@@ -32,6 +31,7 @@ from protocol.records.batches import RecordBatch, build_batch, split_batches
 from protocol.records.record import Record
 from protocol.storage.producer_snapshot import parse_producer_rows
 from protocol.storage.text_files import EpochStart
+from tools.bench.result import report_cost, report_rate
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 64 * MEBIBYTE
@@ -180,25 +180,29 @@ async def run(arguments: argparse.Namespace, root: Path) -> None:
         rates["archive"].append(megabytes / await archive(log, store, segments))
         rates["read through"].append(megabytes / await read_through(store, segments))
     print(f"{len(segments)} segments, {megabytes:.0f} MB, {arguments.producers} producers")
-    for name, found in rates.items():
-        print(f"{name}: {median(found):.0f} MB/s")
+    report_rate("tiering.archive", "archive, each object flushed", "MB/s", rates["archive"])
+    report_rate(
+        "tiering.read",
+        "remote read",
+        "MB/s",
+        rates["read through"],
+        peer="local log",
+        peer_values=rates["local log"],
+    )
     full = ProducerStateManager(ProducerStatePolicy())
     log.replay(full.replay)
     rows = snapshot_file(full.entries.values())
     for segment, written in zip(segments[:2], (rows, snapshot_file(())), strict=False):
         await store.copy(segment, {RemoteFile.PRODUCERS: [written]})
     seconds, known = await load(store, segments[0])
-    print(
-        f"a true snapshot (shipped, replay-before-upload): {seconds:.3f} s, {known} producers, "
-        f"{len(rows) / 1e6:.1f} MB"
-    )
+    title = f"producer state of {known} producers from a true snapshot"
+    report_cost("tiering.load.true_snapshot", title, "s", [seconds])
     seconds, known = await load(store, segments[1])
-    print(f"an empty one (empty-at-archive, empty-on-read): {seconds:.3f} s, {known} producers")
+    title = f"producer state of {known} producers from an empty snapshot"
+    report_cost("tiering.load.empty_snapshot", title, "s", [seconds])
     seconds, known = await replay(store, segments)
-    print(
-        f"replay of all (no-snapshots, replay-younger with everything younger): {seconds:.2f} s, "
-        f"{known} producers, {megabytes:.0f} MB"
-    )
+    title = f"producer state of {known} producers from a replay of {megabytes:.0f} MB"
+    report_cost("tiering.load.replay", title, "s", [seconds])
     log.close()
     world.close()
 

@@ -18,13 +18,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from statistics import median
 from typing import NamedTuple
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.bench.clusters import SINK, Cluster, cluster, touch_memory
+from tools.bench.result import Basis, report_cost, report_rate
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 TOPIC = "bench"
@@ -47,7 +47,7 @@ class Work(NamedTuple):
     replicas: int
 
 
-class Figure(NamedTuple):
+class Rate(NamedTuple):
     """MB/s, and CPU milliseconds for a MB: of all brokers, and of the client."""
 
     rate: float
@@ -55,7 +55,7 @@ class Figure(NamedTuple):
     client_cpu_ms: float
 
 
-def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
+def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Rate:
     """Produce records for that many seconds, wait for all of them, and check their number."""
     producer = confluent_kafka.Producer(
         {
@@ -86,14 +86,14 @@ def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
     took = time.perf_counter() - began
     assert not left, f"{left} of {sent} records are not acknowledged"
     megabytes = sent * work.size_bytes / MEGABYTE
-    return Figure(
+    return Rate(
         megabytes / took,
         (running.cpu_seconds() - used) * 1000 / megabytes,
         (time.process_time() - client_used) * 1000 / megabytes,
     )
 
 
-def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
+def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Rate:
     """Consume from the start, for that many seconds or until the end."""
     consumer = confluent_kafka.Consumer(
         {
@@ -125,7 +125,7 @@ def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
     spent, client_spent = running.cpu_seconds() - used, time.process_time() - client_used
     consumer.close()
     megabytes = read * work.size_bytes / MEGABYTE
-    return Figure(
+    return Rate(
         megabytes / (last - began), spent * 1000 / megabytes, client_spent * 1000 / megabytes
     )
 
@@ -150,10 +150,10 @@ def measure(
     clusters: dict[str, Cluster],
     seconds: float,
     rounds: int,
-) -> dict[str, list[Figure]]:
+) -> dict[str, list[Rate]]:
     """Run one workload on all subjects in turn, `rounds` times, each time in the opposite order."""
-    figures: dict[str, list[Figure]] = defaultdict(list)
-    run: Callable[[Cluster, str, Work, float], Figure] = (
+    figures: dict[str, list[Rate]] = defaultdict(list)
+    run: Callable[[Cluster, str, Work, float], Rate] = (
         consume if work.what == "consume" else produce
     )
     for number in range(rounds + 1):
@@ -184,8 +184,51 @@ def topic_of(name: str, work: Work) -> str:
     return TOPIC if name == SINK else f"{TOPIC}-{work.size_bytes}"
 
 
+def report_work(work: Work, found: dict[str, list[Rate]]) -> None:
+    """Report one workload: MB/s, CPU time per MB, and how near the client comes to its limit."""
+    name = f"{work.what}.{work.size_bytes}.rf{work.replicas}"
+    title = f"librdkafka, {work.what}, {work.size_bytes} bytes, RF {work.replicas}"
+    ours, theirs, sink = (found.get(each, []) for each in (KRAFTSIM, APACHE_KAFKA, SINK))
+    if not ours:
+        return
+    rates = [each.rate for each in ours]
+    report_rate(
+        f"traffic.{name}",
+        title,
+        "MB/s",
+        rates,
+        peer=APACHE_KAFKA,
+        peer_values=[each.rate for each in theirs],
+    )
+    report_cost(
+        f"traffic.cpu.{name}",
+        f"CPU time of the brokers, {work.what}, {work.size_bytes} bytes, RF {work.replicas}",
+        "ms per MB",
+        [each.cpu_ms for each in ours],
+        basis=Basis.CPU,
+        peer=APACHE_KAFKA,
+        peer_values=[each.cpu_ms for each in theirs],
+    )
+    report_cost(
+        f"traffic.client_cpu.{name}",
+        f"CPU time of the client, {work.what}, {work.size_bytes} bytes, RF {work.replicas}",
+        "ms per MB",
+        [each.client_cpu_ms for each in ours],
+        basis=Basis.CPU,
+    )
+    if sink:
+        report_rate(
+            f"traffic.beside_sink.{name}",
+            f"{title}, beside the same client and a sink",
+            "MB/s",
+            rates,
+            peer=SINK,
+            peer_values=[each.rate for each in sink],
+        )
+
+
 def main() -> int:
-    """Measure all subjects, and print medians and ratios."""
+    """Measure all subjects, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -197,7 +240,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     names = [name for name in (*subjects(), SINK) if not options.only or name in options.only]
-    figures: dict[Work, dict[str, list[Figure]]] = {}
+    figures: dict[Work, dict[str, list[Rate]]] = {}
     for replicas in map(int, options.replicas.split(",")):
         brokers = 1 if replicas == 1 else 3
         settings = {"min.insync.replicas": "2"} if replicas == 3 else {}
@@ -219,32 +262,9 @@ def main() -> int:
                 for what in options.work:
                     work = Work(what, size, replicas)
                     figures[work] = measure(names, work, clusters, options.seconds, options.rounds)
-    print("\n".join(table(figures)))
-    return 0
-
-
-def table(figures: dict[Work, dict[str, list[Figure]]]) -> list[str]:
-    """Return the lines of a table of medians."""
-    lines = [
-        "\n| records | replicas | kraftsim | Apache Kafka 3.9.1 | ratio | the client against sinks "
-        "| CPU ms per MB: kraftsim | Apache Kafka | sinks | the client of kraftsim |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
     for work, found in figures.items():
-        rates = {name: median(each.rate for each in found[name]) for name in found}
-        spent = {name: f"{median(each.cpu_ms for each in found[name]):.2f}" for name in found}
-        ours, theirs, sink = (rates.get(name) for name in (KRAFTSIM, APACHE_KAFKA, SINK))
-        cells = [
-            f"{work.what}, {work.size_bytes} bytes",
-            str(work.replicas),
-            *(f"{each:.0f} MB/s" if each else "" for each in (ours, theirs)),
-            f"{ours / theirs:.2f}" if ours and theirs else "",
-            f"{sink:.0f} MB/s ({100 * ours / sink:.0f} %)" if ours and sink else "",
-            *(spent.get(name, "") for name in (KRAFTSIM, APACHE_KAFKA, SINK)),
-            f"{median(each.client_cpu_ms for each in found[KRAFTSIM]):.2f}" if ours else "",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        report_work(work, found)
+    return 0
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import ExitStack
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import NamedTuple
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.bench.clusters import Cluster, cluster
+from tools.bench.result import Basis, report_cost, report_rate
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 PAYLOAD = bytes(index * 131 % 251 for index in range(100))
@@ -90,7 +91,7 @@ class Shape(NamedTuple):
     producers: int
 
 
-class Figure(NamedTuple):
+class Commits(NamedTuple):
     """The latencies of all commits in the measured time, and CPU milliseconds for one of them: of
     all brokers, and of the client.
     """
@@ -101,7 +102,7 @@ class Figure(NamedTuple):
     client_cpu_ms: float
 
 
-def load(running: Cluster, topic: str, shape: Shape, seconds: float) -> Figure:
+def load(running: Cluster, topic: str, shape: Shape, seconds: float) -> Commits:
     """Commit for that long."""
     committers = [
         Committer(running.bootstrap, topic, shape.partitions, f"{topic}-{number}")
@@ -125,7 +126,7 @@ def load(running: Cluster, topic: str, shape: Shape, seconds: float) -> Figure:
         committer.join(2 * GIVE_UP_SECONDS)
         if committer.failure is not None:
             raise committer.failure
-    return Figure(
+    return Commits(
         [each for committer in committers for each in committer.seconds],
         count / took,
         1000 * used / count,
@@ -134,7 +135,7 @@ def load(running: Cluster, topic: str, shape: Shape, seconds: float) -> Figure:
 
 
 def main() -> int:
-    """Measure every shape for every subject, and print rates, latencies and ratios."""
+    """Measure every shape for every subject, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -157,7 +158,7 @@ def main() -> int:
             for partitions in options.partitions:
                 for producers in options.producers:
                     shape = Shape(replicas, partitions, producers)
-                    figures: dict[str, list[Figure]] = defaultdict(list)
+                    figures: dict[str, list[Commits]] = defaultdict(list)
                     for name in names:
                         create_topic(clusters[name], topic_of(shape), shape)
                     for number in range(options.rounds + 1):
@@ -165,7 +166,7 @@ def main() -> int:
                             found = load(clusters[name], topic_of(shape), shape, options.seconds)
                             if number:  # the first one compiles a JVM's code
                                 figures[name].append(found)
-                    print("\n".join(summary(shape, figures)), flush=True)
+                    report_shape(shape, figures)
     return 0
 
 
@@ -181,28 +182,43 @@ def create_topic(running: Cluster, topic: str, shape: Shape) -> None:
     admin.create_topics([wanted])[topic].result(GIVE_UP_SECONDS)
 
 
-def summary(shape: Shape, figures: dict[str, list[Figure]]) -> list[str]:
-    """Return a line for each subject, and the ratio."""
-    what = (
-        f"RF {shape.replicas}, {shape.partitions:2d} partitions, {shape.producers:2d} producers: "
+def report_shape(shape: Shape, figures: dict[str, list[Commits]]) -> None:
+    """Report rate, percentiles of the commit latency, and CPU time of one workload."""
+    name = f"rf{shape.replicas}.{shape.partitions}p.{shape.producers}"
+    title = f"{shape.partitions} partitions, {shape.producers} producers, RF {shape.replicas}"
+    ours, theirs = figures.get(KRAFTSIM, []), figures.get(APACHE_KAFKA, [])
+    if not ours:
+        return
+    report_rate(
+        f"transactions.rate.{name}",
+        f"transactions of {title}",
+        "per second",
+        [each.rate for each in ours],
+        peer=APACHE_KAFKA,
+        peer_values=[each.rate for each in theirs],
     )
-    lines, rates = [], {}
-    for name, found in figures.items():
-        rates[name] = median(each.rate for each in found)
-        percentiles = quantiles(
-            [each for figure in found for each in figure.seconds], n=100, method="inclusive"
+    for percent in (50, 99):
+        report_cost(
+            f"transactions.p{percent}.{name}",
+            f"p{percent} of a commit, {title}",
+            "ms",
+            [_percentile_ms(each, percent) for each in ours],
+            peer=APACHE_KAFKA,
+            peer_values=[_percentile_ms(each, percent) for each in theirs],
         )
-        cpu_ms = median(each.cpu_ms for each in found)
-        client_cpu_ms = median(each.client_cpu_ms for each in found)
-        lines.append(
-            f"{name:20s} {what}{rates[name]:7.1f} transactions/s "
-            f"({', '.join(f'{each.rate:.1f}' for each in found)}), commit p50 "
-            f"{1000 * percentiles[49]:.1f} ms, p99 {1000 * percentiles[98]:.1f} ms, "
-            f"CPU {cpu_ms:.2f} + {client_cpu_ms:.2f} ms"
-        )
-    if KRAFTSIM in rates and APACHE_KAFKA in rates:
-        lines.append(f"{what}ratio {rates[KRAFTSIM] / rates[APACHE_KAFKA]:.2f}")
-    return lines
+    report_cost(
+        f"transactions.cpu.{name}",
+        f"CPU time of the brokers for a transaction of {title}",
+        "ms",
+        [each.cpu_ms for each in ours],
+        basis=Basis.CPU,
+        peer=APACHE_KAFKA,
+        peer_values=[each.cpu_ms for each in theirs],
+    )
+
+
+def _percentile_ms(found: Commits, percent: int) -> float:
+    return 1000 * quantiles(found.seconds, n=100, method="inclusive")[percent - 1]
 
 
 if __name__ == "__main__":

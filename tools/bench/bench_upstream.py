@@ -37,6 +37,7 @@ from protocol.records.record import Record
 from protocol.requests import request_chunks
 from tests.apache_kafka.harness import SERVER_JVM, ApacheKafka, java_command
 from tools.bench.bench_produce import PARTITIONS, RECORD_BYTES, produce
+from tools.bench.result import Basis, report_cost, report_rate
 
 DIRECT, PROXY = "direct", "proxy"
 GATE, EVENTS = "proxy with a fault", "proxy with an event log"
@@ -123,7 +124,7 @@ def consume(bootstrap: str, records: int) -> float:
 
 
 def throughput(client: str, ways: dict[str, Way], options: argparse.Namespace) -> None:
-    """Measure one client on all ways, and print the ratios."""
+    """Measure one client on all ways, and report."""
     rates: dict[str, list[float]] = defaultdict(list)
     worked: dict[str, float] = defaultdict(float)
     for number in range(options.rounds):
@@ -147,13 +148,18 @@ def throughput(client: str, ways: dict[str, Way], options: argparse.Namespace) -
         )
     megabytes = options.rounds * options.records * RECORD_BYTES / MEGABYTE
     for name in list(ways)[1:]:
-        ratios = [own / direct for own, direct in zip(rates[name], rates[DIRECT], strict=True)]
-        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        cost = worked[name] / megabytes * 1000
-        print(
-            f"{client:10s} {name:24s}: {median(rates[name]):6.1f} MB/s, ratio {median(ratios):.2f} "
-            f"({spread}), proxy {cost:.2f} CPU ms per MB"
+        variant = f"{client}.{name.replace(' ', '_')}"
+        report_rate(
+            f"upstream.{variant}",
+            f"{client} through the {name}, and direct",
+            "MB/s",
+            rates[name],
+            peer=DIRECT,
+            peer_values=rates[DIRECT],
         )
+        cost = worked[name] / megabytes * 1000
+        title = f"CPU time of the {name}, {client}"
+        report_cost(f"upstream.cpu.{variant}", title, "ms per MB", [cost], basis=Basis.CPU)
 
 
 def frames() -> dict[str, bytes]:
@@ -198,10 +204,13 @@ def latency(ways: dict[str, Way], requests: int) -> None:
                     took[name].append(one)
         direct = median(took[DIRECT])
         for name in list(ways)[1:]:
-            print(
-                f"{what:30s} {name:24s}: {median(took[name]):5.0f} us, direct {direct:.0f}, added "
-                f"{median(took[name]) - direct:.0f}; load {os.getloadavg()[0]:.1f}"
+            report_cost(
+                f"upstream.added.{what.split()[0].lower()}.{name.replace(' ', '_')}",
+                f"{what}: time added by the {name}",
+                "us",
+                [median(took[name]) - direct],
             )
+        print(f"  direct {direct:.0f} us; load {os.getloadavg()[0]:.1f}", flush=True)
     for connection in connections.values():
         connection.close()
 

@@ -35,6 +35,7 @@ from kraftsim.producer_ids.events import (
     ProducerIdReturned,
 )
 from tools.bench.generated_run import write_run
+from tools.bench.result import report_cost, report_rate
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 TICK_SECONDS = 0.1
@@ -274,6 +275,17 @@ def main() -> int:
         if options.events:
             result |= measure_throughput(Path(scratch) / "throughput", options.events)
     print(json.dumps({**result, "load_average": os.getloadavg()[0]}))
+    if "delay_p50_s" in result:
+        for name, title in (("p50", "median"), ("max", "longest")):
+            report_cost(
+                f"watch.delay.{name}",
+                f"{title} time from a violation to its report",
+                "s",
+                [result[f"delay_{name}_s"]],
+            )
+    if "throughput_events_per_second" in result:
+        rate = result["throughput_events_per_second"]
+        report_rate("watch.rate", "reading and checking a long log", "events/s", [rate])
     return 0
 
 

@@ -23,6 +23,7 @@ import uvloop
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.requests import request_chunks
 from tools.bench.quorums import BROKER_ID, QuorumClient, quorum
+from tools.bench.result import report_rate
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 LOADS = ((1, 1), (16, 8), (256, 4))
@@ -108,7 +109,7 @@ def spread(rates: list[float]) -> str:
 
 
 def main() -> int:
-    """Measure both kinds and print medians and ratios."""
+    """Measure both kinds, and report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -117,12 +118,14 @@ def main() -> int:
     options = parser.parse_args()
     found = {name: measure(name, options.seconds, options.rounds) for name in subjects()}
     for shape in LOADS:
-        ours = median(found[KRAFTSIM][shape])
-        line = f"{shape[0]} x {shape[1]}: kraftsim {ours:,.0f} writes/s"
-        if APACHE_KAFKA in found:
-            theirs = median(found[APACHE_KAFKA][shape])
-            line += f", Apache Kafka {theirs:,.0f} writes/s, ratio {ours / theirs:.2f}"
-        print(line)
+        report_rate(
+            f"writes.{shape[0]}x{shape[1]}",
+            f"committed metadata writes, {shape[0]} connections with {shape[1]} in flight each",
+            "writes/s",
+            found[KRAFTSIM][shape],
+            peer=APACHE_KAFKA,
+            peer_values=found[APACHE_KAFKA][shape] if APACHE_KAFKA in found else (),
+        )
     return 0
 
 

@@ -3,6 +3,7 @@ each by its bootstrap address.
 """
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from kraftsim.cluster.spec import ClusterSpec
 
 KRAFTSIM = "kraftsim"
 APACHE_KAFKA = "Apache Kafka 3.9.1"
+WITHOUT_APACHE_KAFKA = "KRAFTSIM_BENCH_WITHOUT_APACHE_KAFKA"
+"""Set in the environment: only kraftsim is measured."""
 
 
 @contextmanager
@@ -48,6 +51,8 @@ def subject(name: str) -> Iterator[str]:
 
 def subjects() -> list[str]:
     """Return the subjects available here; prints a message if Apache Kafka is not."""
+    if os.environ.get(WITHOUT_APACHE_KAFKA):
+        return [KRAFTSIM]
     if shutil.which("java") and shutil.which("mvn"):
         return [APACHE_KAFKA, KRAFTSIM]
     print("Apache Kafka is left out: there is no Java with Maven on this machine")
