@@ -95,7 +95,7 @@ def _records(shape: str, records: list[Record], rounds: int) -> None:
     for job in ("read", "build", "read_format_1"):
         report_cost(
             f"records.{job}.{shape}",
-            f"{job.replace('_', ' ')}, batches of {shape} bytes, per record",
+            f"{job.replace('_', ' ')} batches of {len(records)} records, per record",
             "ns",
             nanos[job],
             basis=Basis.CPU,

@@ -174,7 +174,7 @@ def this_machine() -> Machine:
         cpu=_cpu_model(),
         cores=len(os.sched_getaffinity(0)),
         memory_mib=psutil.virtual_memory().total >> 20,
-        kernel=f"{platform.system()} {platform.release()} {platform.machine()}",
+        kernel=f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
         python=f"{platform.python_implementation()} {platform.python_version()}",
         uvloop=_version("uvloop"),
         librdkafka=_version("confluent-kafka"),

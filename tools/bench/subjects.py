@@ -14,6 +14,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec
+from tools.bench.catalogue import has_java
 
 KRAFTSIM = "kraftsim"
 APACHE_KAFKA = "Apache Kafka 3.9.1"
@@ -53,7 +54,7 @@ def subjects() -> list[str]:
     """Return the subjects available here; prints a message if Apache Kafka is not."""
     if os.environ.get(WITHOUT_APACHE_KAFKA):
         return [KRAFTSIM]
-    if shutil.which("java") and shutil.which("mvn"):
+    if has_java():
         return [APACHE_KAFKA, KRAFTSIM]
     print("Apache Kafka is left out: there is no Java with Maven on this machine")
     return [KRAFTSIM]

@@ -20,7 +20,6 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "performance.md"
 PLOT: Final = DOCS / "performance" / "history.svg"
 COMMAND: Final = 'make bench ARGS="all --json"'
-QUICK_COMMAND: Final = 'make bench ARGS="all --json --quick"'
 MET: Final = {True: "met", False: "**missed**", None: ""}
 INTRODUCTION: Final = f"""\
 # Performance figures
@@ -141,7 +140,12 @@ def _row(figure: Figure) -> str:
 
 def _provenance(record: SpeedRecord) -> str:
     """The line that names command, date and commit: `tests/house/test_measured.py`."""
-    command = QUICK_COMMAND if record.is_quick else COMMAND
+    all_of_them = [
+        name for name, bench in BENCHES.items() if bench.quick is not None or not record.is_quick
+    ]
+    names = [name for name in all_of_them if name in record.benches]
+    words = "all" if names == all_of_them else " ".join(names)
+    command = f'make bench ARGS="{words} --json{" --quick" * record.is_quick}"'
     return f"Measured: `{command}`, {record.date}, {record.commit}"
 
 
