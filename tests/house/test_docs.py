@@ -23,7 +23,7 @@ from tools.docs.site import ROOT_PAGES
 PROJECT_ROOT = Path(__file__).parents[2]
 DOCS = PROJECT_ROOT / "docs"
 PAGES = sorted(
-    [*(PROJECT_ROOT / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.glob("*.md")]
+    [*(PROJECT_ROOT / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.rglob("*.md")]
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(
@@ -163,6 +163,16 @@ def test_every_hand_written_page_is_linked_from_the_readme() -> None:
         if "://" not in link
     }
     assert not [page.name for page in DOCS.glob("*.md") if page.resolve() not in named]
+
+
+def test_every_page_in_a_folder_is_linked_from_the_page_of_that_name() -> None:
+    """docs/performance.md links docs/performance/*.md."""
+    pages = [page for page in DOCS.rglob("*.md") if page.parent != DOCS]
+    assert pages and not [
+        page.name
+        for page in pages
+        if f"]({page.parent.name}/{page.name})" not in page.parent.with_suffix(".md").read_text()
+    ]
 
 
 def test_counts_in_pages_match_the_data() -> None:

@@ -18,7 +18,7 @@ PROJECT_ROOT = Path(__file__).parents[2]
 DOCS = PROJECT_ROOT / "docs"
 PAGES = {
     file.relative_to(PROJECT_ROOT).as_posix(): file
-    for file in (PROJECT_ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+    for file in (PROJECT_ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 }
 """Every hand-written page, including new ones."""
 NO_MEASUREMENTS = (
@@ -132,7 +132,7 @@ def test_measured_commits_are_in_the_git_history() -> None:
     """A rebased commit is lost: its measurement could not be repeated."""
     named = {
         file.name: re.findall(r"^Measured: .*, ([0-9a-f]{7,40})$", file.read_text(), flags=re.M)
-        for file in sorted(DOCS.glob("*.md"))
+        for file in sorted(DOCS.rglob("*.md"))
     }
     foreign = foreign_commits(commit for commits in named.values() for commit in commits)
     assert not [
