@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from protocol.messages.k00_produce import (
     ACKS_ALL,
@@ -39,6 +38,7 @@ from protocol.records.record import Record
 from protocol.requests import request_chunks
 from tests.cluster.broker_client import broker_client
 from tools.bench.bench_frames import NANOSECONDS, busy_ns
+from tools.bench.result import Basis, report_cost, report_rate
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 BATCH_BYTES = (16 * KIBIBYTE, MEBIBYTE)
@@ -237,7 +237,7 @@ def counting_library(directory: Path) -> Path | None:
 
 
 def main() -> int:
-    """Count, then measure, and print both."""
+    """Count, then measure, and report both."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -264,16 +264,32 @@ def main() -> int:
     for load in (PRODUCE, FETCH):
         for size_bytes in BATCH_BYTES:
             before, now = rates[COPYING, load, size_bytes], rates[AS_IT_IS, load, size_bytes]
-            counted = " -> ".join(
-                f"{copies.get((mode, load, size_bytes), float('nan')):.3f}"
-                for mode in (COPYING, AS_IT_IS)
+            name = f"{load.lower()}.{size_bytes // KIBIBYTE}"
+            title = f"{load}, batches of {size_bytes // KIBIBYTE} KiB"
+            report_rate(
+                f"copies.rate.{name}",
+                title,
+                "MB per CPU second",
+                now,
+                basis=Basis.CPU,
+                peer="with copies",
+                peer_values=before,
             )
-            print(
-                f"{load:7s} {size_bytes // KIBIBYTE:5d} KiB: copies of each record byte "
-                f"{counted}; MB of records per CPU second, median {median(before):,.0f} -> "
-                f"{median(now):,.0f}, ratio {median(now) / median(before):.2f}; best "
-                f"{max(before):,.0f} -> {max(now):,.0f}, ratio {max(now) / max(before):.2f}"
-            )
+            counted = [
+                [copies[mode, load, size_bytes]]
+                for mode in (AS_IT_IS, COPYING)
+                if (mode, load, size_bytes) in copies
+            ]
+            if counted:
+                report_cost(
+                    f"copies.count.{name}",
+                    f"copies of a byte of records, {title}",
+                    "copies",
+                    counted[0],
+                    basis=Basis.SIZE,
+                    peer="with copies",
+                    peer_values=counted[1],
+                )
     return 0
 
 

@@ -43,6 +43,7 @@ from protocol.messages.k36_sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from tools.bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
+from tools.bench.result import Basis, report_cost
 
 COUNT = 10_000
 ANSWER_SECONDS = 120.0
@@ -252,8 +253,8 @@ def seconds_of(subject: Subject, address: str, frame: bytes) -> float:
         return subject.cpu_seconds() - began
 
 
-def measure(subject: Subject, count: int, only: str) -> None:
-    """Print one line for each request."""
+def measure(subject: Subject, count: int, only: str, secured: str) -> None:
+    """Print one line for each request, and report the longest waits. `secured`: on or off."""
     with Peer.at(subject.plain) as peer:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5, CreateTopicsResponse)
@@ -295,10 +296,14 @@ def measure(subject: Subject, count: int, only: str) -> None:
         f"{len(rows)} requests of {2 * count} entries: {slow} let another client wait longer "
         f"than {STALL_MS:.0f} ms, {busy} for so much CPU time"
     )
-    print(
-        f"the other client waited {p99(every_wait):.0f} ms at the 99th percentile of "
-        f"{len(every_wait)} requests"
-    )
+    what = f"requests of {2 * count} entries, authorizer {secured}"
+    waits_ms, cpu_ms = zip(*rows, strict=True)
+    title = f"longest wait of another client, {what}"
+    report_cost(f"large_requests.wait.{secured}", title, "ms", [max(waits_ms)])
+    title = f"99th percentile of such waits, {what}"
+    report_cost(f"large_requests.wait_p99.{secured}", title, "ms", [p99(every_wait)])
+    title = f"most CPU time of the node in one wait, {what}"
+    report_cost(f"large_requests.cpu.{secured}", title, "ms", [max(cpu_ms)], basis=Basis.CPU)
 
 
 def main() -> int:
@@ -326,7 +331,7 @@ def main() -> int:
                 f"{'request':84} {options.count:9} {2 * options.count:9}  ratio  longest wait of "
                 "another client, most CPU time in one"
             )
-            measure(subject, options.count, options.only)
+            measure(subject, options.count, options.only, "on" if secured else "off")
     return 0
 
 

@@ -13,13 +13,13 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from statistics import median
 
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.shrink import Shrunken, chosen_finding, shrink
 from kraftsim.lab.explore.trials import ProbeFinding, probe
 from kraftsim.lab.faults.fault import Fault
+from tools.bench.result import Basis, report_cost
 
 SCENARIOS = {
     "KAFKA-10533": "producer_ids_survive_failover",
@@ -88,12 +88,11 @@ def measured(case: Case, budget: float) -> tuple[Shrunken, float]:
     return shrunken, time.process_time() - began
 
 
-def summary(what: str, left: list[int], costs: list[float]) -> str:
-    """Return a text with median and worst."""
-    return (
-        f"{len(left)} {what}: median {median(left):g} faults left (most {max(left)}), median "
-        f"{median(costs):.1f} CPU s (most {max(costs):.1f})"
-    )
+def report_runs(name: str, what: str, left: list[int], costs: list[float]) -> None:
+    """Report the cost of shrinking, and the faults that are left."""
+    title = f"shrinking {len(left)} {what}"
+    report_cost(f"shrink.cpu.{name}", title, "CPU s", costs, basis=Basis.CPU)
+    report_cost(f"shrink.faults.{name}", f"{title}: faults left", "faults", left, basis=Basis.SIZE)
 
 
 def main() -> int:
@@ -123,15 +122,14 @@ def main() -> int:
     if not left:
         print("no run fails because of a bug")
         return 1
-    print(summary("runs", left, costs))
+    report_runs("all", "runs", left, costs)
     need = [place for place, count in enumerate(left) if count]
     if need:
-        print(
-            summary(
-                "of them that need a fault to fail",
-                [left[place] for place in need],
-                [costs[place] for place in need],
-            )
+        report_runs(
+            "need_a_fault",
+            "runs that need a fault to fail",
+            [left[place] for place in need],
+            [costs[place] for place in need],
         )
     return 0
 
