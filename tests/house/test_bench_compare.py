@@ -176,7 +176,10 @@ def test_a_bench_that_fails_on_one_side_is_named(made_up: Trees) -> None:
     made_up(lambda tree, run: {"x": 1.0} if tree == ROOT else {})
     found = found_by()
     assert found.left_out == ["ids: before it failed: exit code 1: no such option"]
-    assert not found.series and "Not compared: ids" in sentences(found, "v1")[0]
+    assert not found.series and sentences(found, "v1") == [
+        "Not compared: ids: before it failed: exit code 1: no such option",
+        "NOTHING WAS COMPARED with v1.",
+    ]
 
 
 def test_a_figure_of_few_pairs_is_named_and_not_compared(made_up: Trees) -> None:

@@ -1,5 +1,5 @@
 """Compares this tree with a revision: the same benches in pairs, in alternate order (ABBA), and a
-table of ratios. Exits 1 if a figure is worse beyond noise.
+table of ratios. Exits 1 if a figure is worse beyond noise, or if nothing could be compared.
 
     python -m tools.bench compare [REVISION|last-release|FILE] [--benches NAME ...] [--rounds 10]
 
@@ -75,7 +75,9 @@ class Comparison:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Compare and print; return 1 on a regression, 3 if the command was wrong."""
+    """Compare and print; return 1 on a regression or if nothing could be compared, 3 if the command
+    was wrong.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench compare",
         description=__doc__,
@@ -103,7 +105,7 @@ def main(given: Sequence[str] | None = None) -> int:
     print("\n".join(table(found)))
     for sentence in sentences(found, chosen.revision):
         print(sentence)
-    return int(bool(found.regressions()))
+    return int(bool(found.regressions()) or not found.series)
 
 
 def compare(tree: Path, benches: Sequence[str], rounds: int) -> Comparison:
@@ -165,7 +167,9 @@ def sentences(found: Comparison, revision: str) -> list[str]:
             f"{(low - 1) * 100:.1f} to {(high - 1) * 100:.1f} %); without an effect "
             f"{len(second.logs)} new pairs look so with a chance of {second.chance:.2g}."
         )
-    if not found.regressions():
+    if not found.series:
+        lines.append(f"NOTHING WAS COMPARED with {revision}.")
+    elif not found.regressions():
         lines.append(f"No figure of {len(found.series)} is worse beyond noise than {revision}.")
     return lines
 
@@ -210,6 +214,8 @@ def checked_out(commit: str) -> Iterator[Path]:
             shutil.rmtree(tree / MEASURING, ignore_errors=True)
             ignored = shutil.ignore_patterns("__pycache__", "history")
             shutil.copytree(ROOT / MEASURING, tree / MEASURING, ignore=ignored)
+            # `tools` was no package at first: without the file that of the environment would be it
+            (tree / MEASURING).with_name("__init__.py").touch()
             yield tree
         finally:
             subprocess.run(
