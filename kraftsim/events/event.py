@@ -6,6 +6,7 @@ needs more columns is a new class.
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import ClassVar, dataclass_transform
 
@@ -63,7 +64,9 @@ monotonic otherwise), wall_ms (the node's own wall clock).
 # costs about a microsecond.
 
 LINE_SUFFIX = ".jsonl"
-_encode = msgspec.json.Encoder().encode
+COMMA = ord(",")
+_encoder = msgspec.json.Encoder()
+_encode, _encode_into = _encoder.encode, _encoder.encode_into
 
 
 class LineEncoder:
@@ -91,6 +94,19 @@ class LineEncoder:
             wall_ms,
             _encode(event)[1:],
         )
+
+    def lines(self, entries: Iterable[tuple[int, int, Event]]) -> bytes:
+        """Return the lines of (t_ns, wall_ms, event), numbered from 0: the same bytes as those of
+        `line`, for half of its time, because each event is encoded where it stays.
+        """
+        prefix, encode_into, found = self._prefix, _encode_into, bytearray()
+        for n, (t_ns, wall_ms, event) in enumerate(entries):
+            found += b'%b%d,"t_ns":%d,"wall_ms":%d' % (prefix, n, t_ns, wall_ms)
+            brace = len(found)
+            encode_into(event, found, brace)
+            found[brace] = COMMA
+            found += b"\n"
+        return bytes(found)
 
 
 def event_file_name(node: str, incarnation: int) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -29,7 +29,7 @@ Observer = Callable[[str, int, int, int, Event], object]
 class EventLog:
     """The events of one node and incarnation."""
 
-    __slots__ = ("_book", "_clock", "entries", "incarnation", "is_open", "node")
+    __slots__ = ("_book", "_clock", "_true_time", "entries", "incarnation", "is_open", "node")
 
     def __init__(self, book: "EventBook", clock: HostClock, node: str, incarnation: int) -> None:
         self.node = node
@@ -38,24 +38,23 @@ class EventLog:
         self.entries: list[tuple[int, int, Event]] = []
         """(t_ns, wall_ms, event); the index is `n`."""
         self._book = book
+        self._true_time = book.true_time
         self._clock = clock
 
     def emit(self, event: Event) -> None:
         """Add an event, and call its observers."""
         if not self.is_open:
             return
-        book = self._book
-        t_ns = book.true_time.now_ns
-        n = len(self.entries)
-        self.entries.append((t_ns, self._clock.stamp_ms(), event))
-        for observer in book.observers[type(event)]:
+        t_ns = self._true_time.now_ns
+        entries = self.entries
+        n = len(entries)
+        entries.append((t_ns, self._clock.stamp_ms(), event))
+        for observer in self._book.observers[type(event)]:
             observer(self.node, self.incarnation, n, t_ns, event)
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the log as JSON lines."""
-        encoder = LineEncoder(self._book.run, self.node, self.incarnation)
-        for n, (t_ns, wall_ms, event) in enumerate(self.entries):
-            yield encoder.line(n, t_ns, wall_ms, event)
+    def content(self) -> bytes:
+        """Return the log as JSON lines."""
+        return LineEncoder(self._book.run, self.node, self.incarnation).lines(self.entries)
 
 
 class EventBook:
@@ -95,12 +94,15 @@ class EventBook:
 
     def content(self) -> bytes:
         """Return all lines of all logs: equal seeds give equal bytes."""
-        return b"".join(line for log in self.logs() for line in log.lines())
+        return b"".join([log.content() for log in self.logs()])
 
     def forget(self) -> None:
-        """Drop all events at once: the collector would have to visit each of them."""
+        """Drop all events and observers at once: the collector would have to visit each event and
+        what observers have kept.
+        """
         for log in self._logs.values():
             log.entries.clear()
+        self.observers = _Observers()
 
     def digest(self) -> str:
         """Return a SHA-256 of the content."""
@@ -110,9 +112,7 @@ class EventBook:
         """Write one file per log, as nodes on real machines do."""
         events_dir.mkdir(parents=True, exist_ok=True)
         for log in self.logs():
-            (events_dir / event_file_name(log.node, log.incarnation)).write_bytes(
-                b"".join(log.lines())
-            )
+            (events_dir / event_file_name(log.node, log.incarnation)).write_bytes(log.content())
 
 
 class _Observers(dict[type[Event], tuple[Observer, ...]]):
@@ -169,8 +169,9 @@ class SimulatedWorld:
         self.incarnation = process.incarnation
         self.clock: Clock = process.host.clock
         self.disk: Disk = disk
+        self.emit = log.emit
+        """Emits an event to the event log."""
         self._process = process
-        self._log = log
         self._stores = stores
         self._places: dict[str, Random | None] = {}
         """The streams of the preemption points that were used; None for inactive ones."""
@@ -178,10 +179,6 @@ class SimulatedWorld:
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose."""
         return self._process.random(purpose)
-
-    def emit(self, event: Event) -> None:
-        """Emit an event to the event log."""
-        self._log.emit(event)
 
     def flush_events(self) -> None:
         """Do nothing: a simulated event is kept as soon as it is emitted."""
