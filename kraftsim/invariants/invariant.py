@@ -24,11 +24,16 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     incarnation: int
     n: int
     t_ns: int
+    _event_id: str = ""
 
     @property
     def event_id(self) -> str:
-        """Return the id of the event, unique within its run."""
-        return f"{self.node}.{self.incarnation}.{self.n}"
+        """Return the id of the event, unique within its run; several checks ask for it."""
+        found = self._event_id
+        if not found:
+            found = f"{self.node}.{self.incarnation}.{self.n}"
+            msgspec.structs.force_setattr(self, "_event_id", found)
+        return found
 
 
 class Check(Protocol):
@@ -190,6 +195,29 @@ class Oracle:
             if violation is not None:
                 found = (*(found or ()), violation)
         return found or ()
+
+    def examiner(
+        self, kind: type[Event], report: Callable[[Violation], object]
+    ) -> Callable[[str, int, int, int, Event], None]:
+        """Return a function of (node, incarnation, n, t_ns, event) that passes an event of a kind
+        to its checks, and reports the violations at which a simulation stops.
+
+        The checks of the kind are looked up once: this runs for every event of a simulation.
+        """
+        examines = tuple([check.examine for check in self._by_kind[kind]])
+
+        def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+            envelope = Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns)
+            found: tuple[Violation, ...] = ()
+            for each in examines:
+                violation = each(envelope, event)
+                if violation is not None:
+                    found = (*found, violation)
+            for violation in found:
+                if self._ends_run[violation.invariant]:
+                    report(violation)
+
+        return examine
 
     def is_final(self, violation: Violation) -> bool:
         """Return whether a simulation stops at a violation."""

@@ -216,6 +216,8 @@ def _events_of_log(
         )
     yield from records
     for batch in batches if with_records else ():
+        if not batch.is_control and name.topic not in COORDINATED:
+            continue
         with suppress(
             MalformedMessage
         ):  # such a record cannot be loaded: other invariants report it

@@ -10,9 +10,8 @@ from kraftsim.cluster.administration import TopicFailed
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.simulation import SimulatedCluster, SimulatedEnvironment
-from kraftsim.events.event import Event
 from kraftsim.events.runs import RunEnded, RunStarted
-from kraftsim.invariants.invariant import Envelope, Oracle
+from kraftsim.invariants.invariant import Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
 from kraftsim.lab.explore.conclude import Ending, conclude
 from kraftsim.lab.explore.record import RunResult
@@ -131,14 +130,11 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
 
 
 def _watch(simulation: Simulation, oracle: Oracle) -> None:
-    def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        for violation in oracle.examine(
-            Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event
-        ):
-            if oracle.is_final(violation):
-                simulation.violation(violation.invariant, violation.message, violation.witnesses)
+    def report(violation: Violation) -> None:
+        simulation.violation(violation.invariant, violation.message, violation.witnesses)
 
-    simulation.observe(examine, oracle.kinds)
+    for kind in oracle.kinds:
+        simulation.observe(oracle.examiner(kind, report), (kind,))
 
 
 def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:

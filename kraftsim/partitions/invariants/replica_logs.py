@@ -6,6 +6,7 @@ everywhere, and a new leader has what was committed before it.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
@@ -30,6 +31,9 @@ from kraftsim.partitions.events import (
 from kraftsim.raft.events import LeaderLogHeld
 from kraftsim.server.events import SegmentsCleaned
 
+WRITTEN: Final = (BatchAppended, BatchReplicated, SegmentsCleaned)
+FOUND_AT_END: Final = (FinalBatch, FinalLog, ReplicaInSync, SegmentsCleaned)
+"""Tuples, because a union would be made anew for each event."""
 BEFORE_EVERYTHING = (-2, 0)
 """An epoch below that of any snapshot, and the first offset of every log."""
 
@@ -134,7 +138,7 @@ class FirstWritingOfPartition:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a batch that was written."""
-        assert isinstance(event, BatchAppended | BatchReplicated | SegmentsCleaned)
+        assert isinstance(event, WRITTEN)
         self._cleaned.learn(event)
         if isinstance(event, SegmentsCleaned) or (
             isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)
@@ -446,7 +450,7 @@ class SameBatches:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process an in-sync replica, its final log or one of its batches."""
-        assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch | SegmentsCleaned)
+        assert isinstance(event, FOUND_AT_END)
         self._cleaned.learn(event)
         log = (event.topic, event.partition)
         if isinstance(event, ReplicaInSync):

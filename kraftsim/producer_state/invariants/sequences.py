@@ -41,6 +41,10 @@ class Batch(NamedTuple):
     event_id: str
 
 
+BATCHES: Final = (BatchAppended, BatchReplicated, FinalBatch)
+"""A tuple, because a union would be made anew for each event."""
+
+
 class BatchesInLog:
     """A log never holds two batches of one producer id, epoch and base sequence: a retried batch is
     appended once.
@@ -74,7 +78,7 @@ class BatchesInLog:
         if isinstance(event, PartitionTruncated):
             self._truncate((envelope.node, event.topic, event.partition), event.log_end_offset)
             return None
-        assert isinstance(event, BatchAppended | BatchReplicated | FinalBatch)
+        assert isinstance(event, BATCHES)
         sequence = None
         is_idempotent = event.producer_id >= 0 and event.base_sequence >= 0
         if is_idempotent and event.topic != OFFSETS_TOPIC:
