@@ -71,7 +71,7 @@ class FrameSeen:
         """All of its bytes, once it was written, if `rewrite` was called."""
         self._cut_after: int | None = None
         self._holds = 0
-        self._rewrites: list[Rewrite] = []
+        self._rewrites: tuple[Rewrite, ...] = ()
 
     @property
     def client(self) -> str:
@@ -110,7 +110,7 @@ class FrameSeen:
 
     def rewrite(self, function: Rewrite) -> None:
         """Call a function with the frame once it is written completely, and send the result."""
-        self._rewrites.append(function)
+        self._rewrites = (*self._rewrites, function)
 
     @property
     def cut_after(self) -> int | None:
@@ -121,6 +121,11 @@ class FrameSeen:
     def holds(self) -> int:
         """The number of holds."""
         return self._holds
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether anything was decided about it."""
+        return bool(self._holds or self._cut_after is not None or self._rewrites)
 
     @property
     def is_rewritten(self) -> bool:
@@ -218,7 +223,7 @@ class FrameWatch:
         frame = self._begin(lane, transport, data, 0)
         if transport.is_closing():
             return
-        if frame.holds or frame.cut_after is not None or lane.frame is not None:
+        if frame.is_changed:
             ready = bytearray()
             self._prepare(frame, transport, ready)
             self._take(lane, data, ready)

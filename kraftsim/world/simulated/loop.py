@@ -157,9 +157,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             context = copy_context()
         process = context.get(current_process, self.harness)
         if delay > 0:
-            delay_ns = max(
-                process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS
-            )
+            delay_ns = process.host.clock.true_delay_ns(int(delay * NANOSECONDS))
+            if delay_ns < SHORTEST_DELAY_NS:
+                delay_ns = SHORTEST_DELAY_NS
         else:
             delay_ns = SHORTEST_DELAY_NS if process.host.is_tolerant else 0
         when_ns = self.now_ns + delay_ns
@@ -300,15 +300,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """
         heap = self._heap
         while heap:
-            when_ns, _, call = heap[0]
-            if not call._cancelled and call._process.is_alive:
+            entry = heappop(heap)
+            call = entry[2]
+            process = call._process
+            if not call._cancelled and process.is_alive:
                 break
-            heappop(heap)
         else:
             raise SimulationDeadlock(
                 f"at {self.now_ns / NANOSECONDS:.6f} s nothing is ready and no timer is set"
             )
+        when_ns = entry[0]
         if self._limit_ns is not None and when_ns > self._limit_ns:
+            heappush(heap, entry)
             self.now_ns = self._limit_ns
             raise SimulationTimeLimit(
                 f"not done at {self._limit_ns / NANOSECONDS} s of virtual time"
@@ -316,6 +319,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if when_ns > self.now_ns:
             self.now_ns = when_ns
             self._still_turns = 0
+        process.ready.append(call)
+        if not process.is_listed:
+            process.is_listed = True
+            self.runnable.append(process)
         while heap and heap[0][0] <= when_ns:
             call = heappop(heap)[2]
             process = call._process

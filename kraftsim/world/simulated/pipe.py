@@ -28,6 +28,10 @@ class SegmentKind(Enum):
     RESET = 4
 
 
+DATA = SegmentKind.DATA
+"""An attribute of an enumeration costs a function call, and most segments are of this kind."""
+
+
 class PipeSegment:
     """A piece of the stream."""
 
@@ -68,6 +72,7 @@ class Pipe:
         "_held",
         "_holds",
         "_last_arrival_ns",
+        "_loop",
         "_lost_arrivals",
         "_network",
         "_retransmitting_since",
@@ -92,6 +97,7 @@ class Pipe:
         self.unread_bytes = 0
         """Written bytes that the other process has not received."""
         self._network = network
+        self._loop = network.loop
         self._last_arrival_ns = 0
         self._lost_arrivals = 0
         self._clogged_arrivals = 0
@@ -103,20 +109,21 @@ class Pipe:
 
     def send_data(self, data: bytes) -> None:
         """Send bytes, as one piece or, sometimes, as two."""
-        self.unread_bytes += len(data)
+        size_bytes = len(data)
+        self.unread_bytes += size_bytes
         link = self.link
         tear = (
-            1 + int(link.draw() * (len(data) - 1))
-            if link.torn_writes and len(data) > 1 and link.draw() < link.torn_writes
+            1 + int(link.draw() * (size_bytes - 1))
+            if link.torn_writes and size_bytes > 1 and link.draw() < link.torn_writes
             else 0
         )
         if link.tear is not None:
             self._send_torn(data)
         elif tear:
-            self.send(PipeSegment(SegmentKind.DATA, data[:tear]), may_join=False)
-            self.send(PipeSegment(SegmentKind.DATA, data[tear:]), may_join=False)
+            self.send(PipeSegment(DATA, data[:tear]), may_join=False)
+            self.send(PipeSegment(DATA, data[tear:]), may_join=False)
         else:
-            self.send(PipeSegment(SegmentKind.DATA, data))
+            self.send(PipeSegment(DATA, data))
 
     def send(self, segment: PipeSegment, *, may_join: bool = True) -> None:
         """Send a segment.
@@ -131,15 +138,10 @@ class Pipe:
         if not target.is_alive:
             self._discard()
             return
-        loop = self._network.loop
+        loop = self._loop
         arrival_ns = loop.now_ns + self.link.delay_ns(len(segment.data))
         if arrival_ns <= self._last_arrival_ns:
-            if (
-                may_join
-                and self.queue
-                and segment.kind is SegmentKind.DATA
-                and self.queue[-1].kind is SegmentKind.DATA
-            ):
+            if may_join and self.queue and segment.kind is DATA and self.queue[-1].kind is DATA:
                 self.queue[-1].data += segment.data
                 return
             arrival_ns = self._last_arrival_ns + 1

@@ -464,7 +464,8 @@ def _in_silence() -> Iterator[None]:
 # Disables Python's garbage collector in simulated runs: it would visit all events of a run over
 # and over, and free nothing
 
-_has_frozen = False
+_RUNS_FROZEN = 2
+_runs_seen = 0
 
 
 @contextmanager
@@ -485,12 +486,12 @@ def collector_at_rest() -> Iterator[None]:
 def collected_after() -> Iterator[None]:
     """The same for a whole run, followed by a collection.
 
-    Objects from before the first run are modules and classes, which stay: they are frozen, so that
-    the collector skips them.
+    Objects from before the first run are modules and classes, and those that it leaves are what it
+    has imported and compiled: all of them stay, so they are frozen, and the collector skips them.
     """
-    global _has_frozen
-    if not _has_frozen:
-        _has_frozen = True
+    global _runs_seen
+    if _runs_seen < _RUNS_FROZEN:
+        _runs_seen += 1
         gc.collect()
         gc.freeze()
     with collector_at_rest():

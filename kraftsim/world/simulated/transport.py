@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from kraftsim.world.simulated.pipe import Medium, Pipe, PipeSegment, SegmentKind
+from kraftsim.world.simulated.pipe import DATA, Medium, Pipe, PipeSegment, SegmentKind
 from kraftsim.world.simulated.server import SimulatedSocket
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
     from kraftsim.world.simulated.server import SimulatedServer
 
-DATA, OPENING = SegmentKind.DATA, SegmentKind.OPENING
+OPENING = SegmentKind.OPENING
 HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
 Address = tuple[str, int]

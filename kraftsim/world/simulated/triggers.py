@@ -72,9 +72,10 @@ class Triggers:
     def __init__(self, simulation: "Simulation") -> None:
         self._simulation = simulation
         self._disk: list[_DiskWaiting] = []
-        self._frames: list[_FrameWaiting] = []
+        self._frames: tuple[_FrameWaiting, ...] = ()
+        """Replaced on each change, so that an action may change them: every frame passes here."""
         self._events: dict[str, list[_EventWaiting]] = {}
-        self._followers: list[Callable[[FrameSeen, str], object]] = []
+        self._followers: tuple[Callable[[FrameSeen, str], object], ...] = ()
 
     def at(self, at_ns: int, action: Action) -> None:
         """Act at a virtual time; in the next turn if it is past."""
@@ -133,7 +134,7 @@ class Triggers:
             client=client,
             server=server,
         )
-        self._frames.append(waiting)
+        self._frames = (*self._frames, waiting)
         self._simulation.network.watch_frames(self._on_frame)
 
     def follow_frames(self, follower: Callable[[FrameSeen, str], object]) -> Callable[[], None]:
@@ -141,12 +142,14 @@ class Triggers:
 
         Returns a function that cancels this.
         """
-        self._followers.append(follower)
+        self._followers = (*self._followers, follower)
         self._simulation.network.watch_frames(self._on_frame)
 
         def end() -> None:
-            if follower in self._followers:
-                self._followers.remove(follower)
+            followers = list(self._followers)
+            if follower in followers:
+                followers.remove(follower)
+                self._followers = tuple(followers)
 
         return end
 
@@ -191,21 +194,18 @@ class Triggers:
                 waiting.action(TriggerContext(host=host))
 
     def _on_frame(self, frame: FrameSeen, moment: str) -> None:
-        for follower in list(self._followers):
+        for follower in self._followers:
             follower(frame, moment)
-        for waiting in list(self._frames):
-            fits = (
-                waiting.api_key in (None, frame.api_key)
-                and waiting.is_response == frame.is_response
-                and waiting.moment == moment
-            )
+        for waiting in self._frames:
             if (
-                fits
+                waiting.moment == moment
+                and waiting.is_response == frame.is_response
+                and waiting.api_key in (None, frame.api_key)
                 and waiting.client in (None, frame.client)
                 and waiting.server in (None, frame.server)
                 and waiting.is_due()
             ):
-                self._frames.remove(waiting)
+                self._frames = tuple(each for each in self._frames if each is not waiting)
                 waiting.action(TriggerContext(host=frame.transport.process.host.name, frame=frame))
 
     def _on_event(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
