@@ -110,6 +110,7 @@ small requests can return megabytes each.
 """
 # how long frames of one client are served without a yield; a started frame is completed
 TURN_NS = 10_000_000
+NANOSECONDS = 1_000_000_000
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
 ConnectionCallback = Callable[["ServerConnection"], None]
@@ -127,6 +128,7 @@ class ServerConnection(asyncio.Protocol):
         on_lost: "ConnectionCallback",
     ) -> None:
         self.number = shell.next_connection_number()
+        self._clock_ns = shell.world.clock.monotonic_ns
         self.listener = listener
         self.peer = "?"
         self.principal = ANONYMOUS
@@ -159,7 +161,6 @@ class ServerConnection(asyncio.Protocol):
         requests.
         """
         self._is_sending = False
-        self._clock_ns = shell.world.clock.monotonic_ns
         self._turn_end_ns = 0
         self._has_yielded = False
         """Whether other tasks run before the next waiting frame."""
@@ -169,7 +170,8 @@ class ServerConnection(asyncio.Protocol):
         """
         self._is_read_paused = False
         self._has_peer_finished = False
-        self.last_received = self._loop.time()
+        self.last_received = self._clock_ns() / NANOSECONDS
+        """By the clock of this node, in seconds."""
         self._idle_alarm: asyncio.TimerHandle | None = None
 
     # Transport callbacks
@@ -196,10 +198,22 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve every complete frame, or queue it behind the one in progress."""
-        self._on_received()
-        if self.close_reason is None:
-            self._inbox.take(data)
+        now_ns = self._on_received()
+        if self.close_reason is not None:
+            return
+        inbox = self._inbox
+        if not (inbox.is_empty and self.is_ready):
+            inbox.take(data)
             self._serve()
+            return
+        # nothing is in front of these frames: they need no queue
+        self._turn_end_ns, end = now_ns + TURN_NS, len(data)
+        position = self._serve_run(self, data, 0, end)
+        if position < end and self.close_reason is None:
+            inbox.add(data, position, end)
+            self._serve()
+        else:
+            self._end_pass()
 
     def eof_received(self) -> bool:
         """Keep the connection half-open while a response is pending: requests sent before the
@@ -376,24 +390,14 @@ class ServerConnection(asyncio.Protocol):
 
     def emit_received(self, asked: Asked, size_bytes: int) -> None:
         """Emit the event of a received request."""
-        self._emit_frame(FrameReceived, asked, size_bytes, is_response=False)
-
-    def _emit_frame(
-        self,
-        kind: type[FrameReceived] | type[FrameSent],
-        asked: Asked,
-        size_bytes: int,
-        *,
-        is_response: bool,
-    ) -> None:
         self._shell.world.emit(
-            kind(
+            FrameReceived(
                 connection=self.number,
                 peer=self.peer,
                 api_key=asked.api_key,
                 api_version=asked.api_version,
                 correlation_id=asked.correlation_id,
-                is_response=is_response,
+                is_response=False,
                 size_bytes=size_bytes,
                 link=self._link,
             )
@@ -411,6 +415,12 @@ class ServerConnection(asyncio.Protocol):
         self._turn_end_ns = self._clock_ns() + TURN_NS
         while waiting and self.is_ready:
             self._serve_stretch(*waiting.popleft())
+        self._end_pass()
+
+    def _end_pass(self) -> None:
+        """Write all responses, and read on if nothing waits."""
+        inbox = self._inbox
+        waiting = inbox.waiting
         if self._shell.is_dead:
             return
         if self.out:
@@ -526,7 +536,18 @@ class ServerConnection(asyncio.Protocol):
         self.out.extend(chunks)
         size_bytes = sum(map(len, chunks))
         if self.has_frame_events:
-            self._emit_frame(FrameSent, asked, size_bytes - _SIZE_BYTES, is_response=True)
+            self._shell.world.emit(
+                FrameSent(
+                    connection=self.number,
+                    peer=self.peer,
+                    api_key=asked.api_key,
+                    api_version=asked.api_version,
+                    correlation_id=asked.correlation_id,
+                    is_response=True,
+                    size_bytes=size_bytes - _SIZE_BYTES,
+                    link=self._link,
+                )
+            )
         self._unwritten_bytes += size_bytes
         if self._unwritten_bytes > UNWRITTEN_BYTES_MAX:
             self._flush()
@@ -618,11 +639,12 @@ class ServerConnection(asyncio.Protocol):
             self._inbox.waiting.append((buffer, position, end))
             self._serve()
 
-    def _on_received(self) -> None:
-        self.last_received, self._is_read_paused = (
-            self._loop.time(),
-            False,
-        )  # uvloop loses a pause that began in `connection_made`
+    def _on_received(self) -> int:
+        """Note the time, and return it in nanoseconds."""
+        now_ns = self._clock_ns()
+        self.last_received = now_ns / NANOSECONDS
+        self._is_read_paused = False  # uvloop loses a pause that began in `connection_made`
+        return now_ns
 
     def _change_receiver(self) -> None:
         """Switch between the receiver of large frames, which has its own buffer, and the receiver
@@ -670,7 +692,7 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _on_idle_alarm(self) -> None:
-        quiet_s = self._loop.time() - self.last_received
+        quiet_s = self._clock_ns() / NANOSECONDS - self.last_received
         if quiet_s >= self._idle_s and self._is_sending:
             self.close_reason = self.close_reason or REASON_IDLE
             self.abort()  # waiting for pending writes could take unlimited time

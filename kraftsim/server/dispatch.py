@@ -223,7 +223,7 @@ class FrameRoute(Generic[N]):
                     # few turns
                     continue
             connection.give(answer, call)
-            if not connection.is_ready or ends_turn():
+            if position <= last_start and (not connection.is_ready or ends_turn()):
                 break
         return position
 
@@ -290,7 +290,7 @@ class Dispatcher(Generic[N]):
             if served_to == position:
                 break
             position = served_to
-            if not connection.is_ready:
+            if position < end and not connection.is_ready:
                 break
         return position
 

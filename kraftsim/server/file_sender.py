@@ -103,7 +103,10 @@ class FileSender:
 
 def holds_slices(chunks: Iterable[Chunk | FileSlice]) -> bool:
     """Return whether there are file slices, which a transport cannot write."""
-    return not all(isinstance(chunk, PLAIN) for chunk in chunks)
+    for chunk in chunks:  # noqa: SIM110  (a generator would cost more than the answer)
+        if not isinstance(chunk, PLAIN):
+            return True
+    return False
 
 
 def read_slices(chunks: Iterable[Chunk | FileSlice]) -> list[Chunk]:

@@ -51,7 +51,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         self,
         owner: asyncio.Protocol,
         *,
-        on_received: Callable[[], None],
+        on_received: Callable[[], object],
         on_frames: Callable[[mmap, int, int], None],
         on_surplus: Callable[[], None],
         frame_bytes_max: int,
@@ -202,6 +202,17 @@ class Inbox:
         self._pieces: list[bytes | memoryview] = []
         self._missing_bytes = 0
         self._size_part = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no byte is kept or waits, and no large frame arrives."""
+        return not (
+            self.waiting or self._missing_bytes or self._size_part or self.large is not None
+        )
+
+    def add(self, data: bytes, position: int, end: int) -> None:
+        """Add the unserved rest of received bytes; nothing is in front of it."""
+        self._sort(data, position, end)
 
     def take(self, data: bytes) -> None:
         """Add received bytes."""
