@@ -6,6 +6,7 @@ a purgatory, a pump, or a peer's response.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Generic, Never, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -316,6 +317,13 @@ class Handler(Generic[N_contra]):
         return f"k{int(self.key):02}_{self.key.name.lower()}"
 
 
+@cache
 def controller_handlers() -> tuple[Handler[Never], ...]:
-    """Return the handlers of a controller in the order of their file names."""
-    return Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all()
+    """Return the handlers of a controller in the order of their file names.
+
+    Cached, because a simulation starts many controllers, and handlers have no state.
+    """
+    found: tuple[Handler[Never], ...] = Catalogue(
+        "kraftsim.*.controller_handlers", "HANDLER", Handler
+    ).all()
+    return found

@@ -10,6 +10,7 @@ org.apache.kafka.raft.QuorumConfig.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from posixpath import normpath
 from typing import cast
 
@@ -93,6 +94,8 @@ ZOOKEEPER_AUTHORIZERS = (
     "kafka.security.auth.SimpleAclAuthorizer",
 )
 """Authorizers of brokers in ZooKeeper mode: since 2.4, and before."""
+CONFIGS_KEPT_MAX = 64
+"""The number of parsed configurations that are kept: those of a few clusters."""
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 
@@ -587,19 +590,7 @@ class NodeConfig:
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> "NodeConfig":
         """Validate properties as Kafka would. Raises ConfigError: one line, naming the key."""
-        declared = {
-            str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata
-        }
-        unknown = unknown_keys(properties)
-        if unknown:
-            raise ConfigError(describe_unknown_keys(unknown, known_keys()))
-        merged = with_release_defaults(with_fallbacks(with_node_id(properties)))
-        values = {
-            each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()
-        }
-        # arg-type: parse_setting returns the type of each field
-        config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
-        return _with_derived(config, properties)
+        return _parsed(tuple(properties.items()))
 
     @property
     def is_controller(self) -> bool:
@@ -744,6 +735,27 @@ def declared_keys() -> frozenset[str]:
     return frozenset(
         str(each.metadata[NAME_KEY]) for each in fields(NodeConfig) if NAME_KEY in each.metadata
     )
+
+
+@lru_cache(maxsize=CONFIGS_KEPT_MAX)
+def _parsed(given: tuple[tuple[str, str], ...]) -> NodeConfig:
+    """Kept, because a node is restarted with the same properties again and again in a simulation;
+    an instance is never changed.
+    """
+    properties = dict(given)
+    declared = {
+        str(each.metadata[NAME_KEY]): each
+        for each in fields(NodeConfig)
+        if NAME_KEY in each.metadata
+    }
+    unknown = unknown_keys(properties)
+    if unknown:
+        raise ConfigError(describe_unknown_keys(unknown, known_keys()))
+    merged = with_release_defaults(with_fallbacks(with_node_id(properties)))
+    values = {each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()}
+    # arg-type: parse_setting returns the type of each field
+    config = NodeConfig(**cast(dict[str, str], values))  # type: ignore[arg-type]
+    return _with_derived(config, properties)
 
 
 def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConfig:

@@ -9,6 +9,7 @@ import copy
 import ipaddress
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Never, Protocol
 
 from kraftsim.catalogue import Catalogue
@@ -152,11 +153,13 @@ FORWARDED = FORWARDABLE - {ApiKey.ALLOCATE_PRODUCER_IDS}
 """AllocateProducerIds is for brokers only; a client's request is not forwarded."""
 
 
+@cache
 def broker_handlers() -> tuple[Handler[Never], ...]:
     """Return the handlers of a broker in the order of their file names, its own first.
 
-    What each uses of its broker is known to its file only: tests/node/test_handler_types.py shows
-    that a broker has it.
+    Cached, because a simulation starts many brokers, and handlers have no state. What each uses of
+    its broker is known to its file only: tests/node/test_handler_types.py shows that a broker has
+    it.
     """
     own: tuple[Handler[Never], ...] = Catalogue(
         "kraftsim.*.broker_handlers", "HANDLER", Handler
