@@ -6,7 +6,6 @@ are here; the caller does the I/O.
 Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
 """
 
-from collections.abc import Iterator
 from typing import assert_never
 
 from kraftsim.clients.rules_producer_steps import (
@@ -96,11 +95,15 @@ class IdempotentProducer:
     @property
     def wake_at_ms(self) -> int | None:
         """When TimePassed is due without other inputs; None: never."""
-        moments = [self._ask_identity_at_ms, self._metadata_moment(), *self._queue_moments()]
-        return min(
-            (moment for moment in moments if moment is not None and moment > self._now_ms),
-            default=None,
-        )
+        earliest = None
+        for moment in (self._ask_identity_at_ms, self._metadata_moment(), *self._queue_moments()):
+            if (
+                moment is not None
+                and moment > self._now_ms
+                and (earliest is None or moment < earliest)
+            ):
+                earliest = moment
+        return earliest
 
     def step(self, happened: ProducerInput, now_ms: int) -> list[ProducerEffect]:
         """Handle an input and return the effects, in order."""
@@ -165,7 +168,7 @@ class IdempotentProducer:
         under a new producer id (KIP-360).
         """
         for queue in self._queues.values():
-            if not queue.needs_new_identity():
+            if not queue.has_lost_sequence or not queue.needs_new_identity():
                 continue
             old = queue.identity
             queue.restart_sequences()
@@ -294,17 +297,23 @@ class IdempotentProducer:
         )
         created_before_ms = NEVER_MS if self._fatal else now_ms - self._settings.delivery_timeout_ms
         for queue in self._queues.values():
-            if queue.is_empty:
+            if queue.is_younger_than(created_before_ms):
                 continue
             for batch in queue.overdue(created_before_ms):
                 queue.remove(batch, sequence_is_used=False)
                 self._give_up(batch, error, reason)
 
     def _send_all(self, identity: ProducerIdentity, now_ms: int) -> None:
+        asked = {self._leaders.get(queue.where) for queue in self._queues.values() if queue.batches}
+        """Those that lead a partition with batches: for membership only."""
+        if not asked:
+            return
         in_flight: dict[int, int] = {}
         for request in self._requests.values():
             in_flight[request.broker_id] = in_flight.get(request.broker_id, 0) + 1
         for broker_id in dict.fromkeys(self._leaders.values()):
+            if broker_id not in asked:
+                continue
             while in_flight.get(broker_id, 0) < self._requests_max(broker_id):
                 batches = self._next_batches(broker_id, identity, now_ms)
                 if not batches:
@@ -357,22 +366,26 @@ class IdempotentProducer:
         """When metadata has to be requested: only while records wait for unknown leaders."""
         if self._asks_for_metadata or not self._record_count:
             return None
-        is_needed = self._metadata_is_stale or any(
-            queue.batches and where not in self._leaders for where, queue in self._queues.items()
-        )
-        return self._ask_metadata_at_ms if is_needed else None
+        if self._metadata_is_stale:
+            return self._ask_metadata_at_ms
+        for where, queue in self._queues.items():
+            if queue.batches and where not in self._leaders:
+                return self._ask_metadata_at_ms
+        return None
 
-    def _queue_moments(self) -> Iterator[int]:
+    def _queue_moments(self) -> list[int]:
         """When linger, retry backoff or delivery timeout end.
 
         Times in the past do not count: `step` has handled them.
         """
+        moments = []
         for queue in self._queues.values():
             if queue.gathering is not None:
-                yield queue.gathering.created_ms + self._settings.linger_ms
+                moments.append(queue.gathering.created_ms + self._settings.linger_ms)
             if queue.batches:
-                yield queue.batches[0].created_ms + self._settings.delivery_timeout_ms + 1
+                moments.append(queue.batches[0].created_ms + self._settings.delivery_timeout_ms + 1)
             for batch in queue.batches:
                 if batch.state is BatchState.READY:
-                    yield batch.not_before_ms
+                    moments.append(batch.not_before_ms)
                     break
+        return moments

@@ -427,10 +427,10 @@ class PartitionQueue:
         self.next_sequence = 0
         self.has_lost_sequence = False
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the queue has no batch, waiting, in flight or gathering."""
-        return not self.batches and self.gathering is None
+    def is_younger_than(self, created_before_ms: int) -> bool:
+        """Return whether no batch, waiting, in flight or gathering, was created before a time."""
+        oldest = self.batches[0] if self.batches else self.gathering
+        return oldest is None or oldest.created_ms >= created_before_ms
 
     def overdue(self, created_before_ms: int) -> list[OutgoingBatch]:
         """Return the batches that have exceeded their delivery timeout and are not in flight."""
