@@ -24,16 +24,11 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     incarnation: int
     n: int
     t_ns: int
-    _event_id: str = ""
 
     @property
     def event_id(self) -> str:
-        """Return the id of the event, unique within its run; several checks ask for it."""
-        found = self._event_id
-        if not found:
-            found = f"{self.node}.{self.incarnation}.{self.n}"
-            msgspec.structs.force_setattr(self, "_event_id", found)
-        return found
+        """Return the id of the event, unique within its run."""
+        return f"{self.node}.{self.incarnation}.{self.n}"
 
 
 class Check(Protocol):
