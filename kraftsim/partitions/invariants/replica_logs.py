@@ -33,7 +33,7 @@ from kraftsim.server.events import SegmentsCleaned
 
 WRITTEN: Final = (BatchAppended, BatchReplicated, SegmentsCleaned)
 FOUND_AT_END: Final = (FinalBatch, FinalLog, ReplicaInSync, SegmentsCleaned)
-"""Tuples, because a union would be made anew for each event."""
+"""Tuples, because a union would be built again for each event."""
 BEFORE_EVERYTHING = (-2, 0)
 """An epoch below that of any snapshot, and the first offset of every log."""
 

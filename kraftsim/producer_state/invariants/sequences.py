@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 
 BATCHES: Final = (BatchAppended, BatchReplicated, FinalBatch)
-"""A tuple, because a union would be made anew for each event."""
+"""A tuple, because a union would be built again for each event."""
 
 
 class BatchesInLog:
