@@ -6,10 +6,10 @@ that its nodes have the environment, the limits and the namespaces of the proces
 cluster. It is the parent of the nodes: it reaps them, and reports how they ended. If it ends, its
 nodes go on, and only their exit statuses are unknown.
 
-There are two channels. On the first, requests are words separated by NUL: `import ROLE` is answered
-when everything is imported that a node of this role needs, and `fork WORD...`, with the file of the
-output, with the id of a new process that runs `kraftsim WORD...`, and a descriptor of it. The
-second has a record for each process that has ended: its id, and its exit status.
+There are two channels. On the first, requests are words separated by NUL: `rehearse ROLE SPEC` is
+answered when everything is imported that a node of this role needs, and `fork WORD...`, with the
+file of the output, with the id of a new process that runs `kraftsim WORD...`, and a descriptor of
+it. The second has a record for each process that has ended: its id, and its exit status.
 """
 
 import asyncio

@@ -20,10 +20,12 @@ import msgspec
 
 from kraftsim.analysis.campaign_tables import (
     CampaignRows,
+    CodeRow,
     ExercisedRow,
     FaultRow,
     SeedRow,
     StepRow,
+    UnexecutedRow,
     VerdictRow,
     never_exercised,
     write_page,
@@ -340,17 +342,7 @@ def _write_tables(
             )
             for kind, events in manifest.kinds.items()
         ]
-    code, unexecuted = (
-        code_rows(
-            (
-                RunOfCode(each.job.run, each.result.scenario, jumps_in(code_file(each.job)))
-                for each in runs
-            ),
-            commit,
-        )
-        if any(each.job.terms.code_paths for each in runs)
-        else ([], [])
-    )
+    code, unexecuted = _code_rows(runs, commit)
     found = CampaignRows(
         seeds=tuple(seeds),
         faults=tuple(faults),
@@ -366,6 +358,19 @@ def _write_tables(
     )
     write_tables(out, found, f"{began:%Y%m%dT%H%M%S.%f}")
     write_page(out, found)
+
+
+def _code_rows(runs: Sequence[PlayedRun], commit: str) -> tuple[list[CodeRow], list[UnexecutedRow]]:
+    """Return the rows of the code of the rules; none if the campaign did not record it."""
+    if not any(each.job.terms.code_paths for each in runs):
+        return [], []
+    return code_rows(
+        (
+            RunOfCode(each.job.run, each.result.scenario, jumps_in(code_file(each.job)))
+            for each in runs
+        ),
+        commit,
+    )
 
 
 def _commit() -> str:
