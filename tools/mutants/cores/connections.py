@@ -10,7 +10,7 @@ CORE = Core(
     mutants=(
         _connection.mutant(
             "receiver-changed-while-requests-wait",
-            "ServerConnection._serve",
+            "ServerConnection._end_pass",
             "if not waiting and (inbox.announced_bytes or inbox.large is not None):",
             "if inbox.announced_bytes or inbox.large is not None:",
             "a large frame that starts while a request waits for its replicas desynchronises a "
