@@ -22,6 +22,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import ImageBroker
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from protocol.errors import ErrorCode
 from protocol.records.record import Compression
 from protocol.uuids import uuid_text
@@ -215,6 +216,7 @@ class GroupCoordinator:
 
     async def _load(self, number: int, led: CoordinatedPartition) -> None:
         """Replay the log from its start; the partition's groups are available afterwards."""
+        await self._world.yield_point(YieldPoint.GROUP_COORDINATOR_ELECTED)
         try:
             offset = await read_back(
                 led.hosted,

@@ -14,7 +14,7 @@ from kraftsim.metadata.events import MetadataApplied
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.rules_voters import VoterNode
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from protocol.metadata.registry import parse_record
 from protocol.records.batches import RecordBatch
 from protocol.schema import Message
@@ -59,7 +59,7 @@ class MetadataPublisher:
                 image.replay(record, offset)
             self._on_batch(image)
         if image.has_changes:
-            await self._world.yield_point("in the image, and not acted by")
+            await self._world.yield_point(YieldPoint.METADATA_IMAGE_UPDATED)
             await self._publish(image, image.take_changes())
         self._has_published()
 

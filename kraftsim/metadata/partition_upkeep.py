@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from kraftsim.core.decision import Decision
 from kraftsim.metadata.deciding_controller import LogController
+from kraftsim.world.interface import YieldPoint
 
 AT_ONCE_MS = 10
 """Other tasks run between two rounds."""
@@ -71,7 +72,7 @@ async def elect_leaders(controller: LogController) -> None:
             (elections.due_ms for elections in kinds if elections.due_ms is not None), default=None
         )
         await _written_or(controller, None if due_ms is None else max(due_ms - now_ms, 0) / 1000)
-        await controller.world.yield_point("written, and leaders not looked after")
+        await controller.world.yield_point(YieldPoint.RECORDS_COMMITTED)
 
 
 async def _written_or(controller: LogController, pause_s: float | None) -> None:

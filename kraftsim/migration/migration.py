@@ -45,6 +45,7 @@ from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.pump import run_awaited
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from kraftsim.zookeeper.propagator import (
     BrokerChannelEndpoint,
     ControllerChannelManager,
@@ -481,7 +482,7 @@ class Migration:
         """Write, then record the offset up to which ZooKeeper is in sync."""
         committed = self.committed
         claim = await self._zookeeper.write(claim, operations)
-        await self._shell.world.yield_point("written to ZooKeeper, and its offset not")
+        await self._shell.world.yield_point(YieldPoint.DUAL_WRITE_DONE)
         claim = await self._zookeeper.move(claim.in_step(committed.offset, committed.epoch))
         self._emit_written(operations, is_full=is_full)
         return claim

@@ -17,7 +17,7 @@ from kraftsim.migration.rules_driver import Claim
 from kraftsim.producer_ids.rules_allocation import ProducerIdBlock
 from kraftsim.server.identity import random_uuid
 from kraftsim.server.shell import NodeShell
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.rules_znode_writes import ZnodeOperation
 from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
@@ -380,5 +380,5 @@ class ZookeeperCopy:
             records, on_committed=settle, on_given_up=give_up, record_version=lambda record: 0
         )
         offsets = await written
-        await controller.world.yield_point("a piece of the copy is committed")
+        await controller.world.yield_point(YieldPoint.MIGRATION_BATCH_COMMITTED)
         return offsets

@@ -32,6 +32,7 @@ from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
 from kraftsim.partitions.throttles import ReplicationThrottle
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from kraftsim.zookeeper.rules_control_requests import is_derived
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -335,6 +336,7 @@ class ReplicaFetcher:
             row = rows.get(key)
             if row is None:
                 continue
+            await self._shell.world.yield_point(YieldPoint.PARTITION_FETCHED)
             if self._states.get(
                 (each.hosted.topic, each.hosted.partition)
             ) is not each or not await self._take(each, wish, row):

@@ -38,7 +38,7 @@ from kraftsim.partitions.segment_files import SegmentScan
 from kraftsim.partitions.segment_swap import CleanedSegment
 from kraftsim.server.events import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.server.shell import NodeShell
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from protocol.records.batches import RecordBatch
 
 T = TypeVar("T")
@@ -394,6 +394,7 @@ class LogCleaner:
             return False
         finally:
             gate.end_cleaning()
+        await world.yield_point(YieldPoint.LOG_CLEANED)
         world.emit(_cleaned_event(hosted, found, done))
         await self._store_checkpoint(hosted, done.next_dirty_offset)
         return True

@@ -11,7 +11,7 @@ from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_messages import asking_replica, fitted_response
 from kraftsim.raft.rules_roles import Leader
 from kraftsim.server.call import Answer, Call, Deferred, Encoded
-from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.purgatory import HandOver, Purgatory
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, ReplicaState
@@ -66,9 +66,9 @@ class WaitingFetches:
     Call `on_readable` after each write, each commit, and on loss of leadership.
     """
 
-    def __init__(self, raft: RaftNode) -> None:
+    def __init__(self, raft: RaftNode, world: HandOver) -> None:
         self._raft = raft
-        self._waiting: Purgatory[Reader] = Purgatory()
+        self._waiting: Purgatory[Reader] = Purgatory(world)
         self._reported: dict[int, int] = {}
         """Replica id -> the high watermark last sent to it."""
         self._last_state: tuple[int | None, ...] = ()

@@ -69,6 +69,7 @@ from kraftsim.server.events import DiskFailed
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.tasks import Signal
+from kraftsim.world.interface import YieldPoint
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.records.batches import RecordBatch, split_batches
@@ -659,7 +660,7 @@ class RaftNode:
         except OSError as refused:
             self.fail_disk(name, refused)
             return
-        await self._shell.world.yield_point("durable, and nobody told")
+        await self._shell.world.yield_point(YieldPoint.METADATA_FLUSHED)
         self._is_holding = False
         self.run()
 
@@ -683,7 +684,7 @@ class RaftNode:
         """Flush whenever something was written; writes made meanwhile share the next flush."""
         while True:
             await self._must_flush.wait()
-            await self._shell.world.yield_point("written, and not flushed")
+            await self._shell.world.yield_point(YieldPoint.METADATA_WRITTEN)
             await self.flush()
 
     def _record_flushed(self, end_offset: int) -> None:
@@ -699,7 +700,7 @@ class RaftNode:
             try:
                 while await self._apply_next():
                     await asyncio.sleep(0)
-                    await self._shell.world.yield_point("between two committed batches")
+                    await self._shell.world.yield_point(YieldPoint.COMMITTED_BATCH_APPLIED)
             except OSError as refused:
                 self.fail_disk("read", refused)
                 return

@@ -20,6 +20,7 @@ from kraftsim.raft.metadata_store import DIRECTORY, DamagedSnapshot
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from protocol.metadata.registry import build_record, parse_record
 from protocol.records.batches import RecordBatch, split_batches
 from protocol.records.record import Record
@@ -86,7 +87,7 @@ class Snapshotting:
         installed_count = raft.installed_count
         raft.store.begin_counting()
         image, last = await self._fold(raft.high_watermark or 0)
-        await self._shell.world.yield_point("folded, and no snapshot written")
+        await self._shell.world.yield_point(YieldPoint.SNAPSHOT_BUILT)
         if last is None or image.is_in_transaction or installed_count != raft.installed_count:
             return None
         snapshot = self._id_behind(last)

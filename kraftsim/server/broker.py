@@ -80,13 +80,13 @@ class Broker:
             if whole is None
             else PartShell(whole, self._on_death)
         )
-        self.fetches: Purgatory[PartitionKey] = Purgatory()
+        self.fetches: Purgatory[PartitionKey] = Purgatory(world)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions")
         )
-        self.deletions: Purgatory[PartitionKey] = Purgatory()
+        self.deletions: Purgatory[PartitionKey] = Purgatory(world)
         """DeleteRecords requests that wait for the followers to advance their log start offset."""
-        self.produces: Purgatory[PartitionKey] = Purgatory()
+        self.produces: Purgatory[PartitionKey] = Purgatory(world)
         """Produce requests with acks=all that wait until the in-sync replicas have replicated their
         records.
         """

@@ -25,7 +25,7 @@ from kraftsim.server.endpoints import ListenerEndpoint
 from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.tasks import Signal
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from protocol.records.batches import RecordBatch, split_batches
 
 # --------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class CommittedLog:
             try:
                 while await self._pass_next():
                     await asyncio.sleep(0)
-                    await self._shell.world.yield_point("between two batches for its broker")
+                    await self._shell.world.yield_point(YieldPoint.BATCH_PASSED_TO_BROKER)
             except OSError as refused:
                 self._raft.fail_disk("read", refused)
                 return

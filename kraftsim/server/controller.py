@@ -580,7 +580,7 @@ class Controller:
         )
         self.snapshots = self.parts.snapshotting(self.shell, self.raft, self.parts.metadata_image)
         self.raft.on_grown = self.snapshots.on_grown
-        self.fetches = WaitingFetches(self.raft)
+        self.fetches = WaitingFetches(self.raft, self.world)
         if self.config.zookeeper_metadata_migration_enable:
             self.migration = Migration(self)
         self.metadata_writer = MetadataWriter(self.world, self._new_state(), self.raft)

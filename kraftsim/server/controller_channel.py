@@ -24,6 +24,7 @@ from kraftsim.server.outbound import (
     api_key_of,
 )
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreateTopicsResponse
 from protocol.schema import Message
@@ -229,7 +230,7 @@ class ControllerChannel:
             return
         except OSError:
             answer = None
-        await self._shell.world.yield_point("answered by the controller, and not acted on")
+        await self._shell.world.yield_point(YieldPoint.CONTROLLER_ANSWERED)
         if answer is None or _is_for_another(answer):
             self._queue.appendleft(request)
             await self._look_up_controller()

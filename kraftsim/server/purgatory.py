@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from kraftsim.world.interface import YieldPoint
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -22,6 +24,14 @@ class Waiting(Protocol):
 
     def expire(self) -> None:
         """Answer with what is available: the timeout has expired."""
+        ...
+
+
+class HandOver(Protocol):
+    """The part of a node's world that a purgatory needs."""
+
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Do work that another thread of Kafka may do later."""
         ...
 
 
@@ -48,7 +58,8 @@ class DelayedOperation(Generic[K]):
 class Purgatory(Generic[K]):
     """Delayed requests by the keys they watch, in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: HandOver) -> None:
+        self._world = world
         self._operations: dict[K, dict[int, DelayedOperation[K]]] = {}
         self._next_number = 0
 
@@ -88,11 +99,17 @@ class Purgatory(Generic[K]):
         return operation
 
     def check(self, key: K) -> None:
-        """An event occurred on a key: complete the requests that can be completed."""
-        watching = self._operations.get(key)
-        if watching is None:
-            return
-        for operation in list(watching.values()):
+        """An event occurred on a key: complete the requests that can be completed.
+
+        In Kafka this is done without the lock under which the event occurred, perhaps much later.
+        """
+        if key in self._operations:
+            self._world.hand_over(
+                YieldPoint.DELAYED_OPERATION_TRIGGERED, lambda: self._complete(key)
+            )
+
+    def _complete(self, key: K) -> None:
+        for operation in list(self._operations.get(key, {}).values()):
             if (
                 not operation.is_over
                 and (operation.may_matter is None or operation.may_matter(key))

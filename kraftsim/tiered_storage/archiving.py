@@ -38,7 +38,7 @@ from kraftsim.tiered_storage.rules_segments import (
     segment_record,
     update_record,
 )
-from kraftsim.world.interface import Chunk, Clock, File, FileSlice, World
+from kraftsim.world.interface import Chunk, Clock, File, FileSlice, World, YieldPoint
 from protocol.storage.file_names import (
     LOG,
     OFFSET_INDEX,
@@ -304,6 +304,7 @@ class SegmentCopier:
                 f"{len(custom_metadata)} bytes of custom metadata exceed the limit",
                 was_announced=True,
             )
+        await self._world.yield_point(YieldPoint.SEGMENT_UPLOADED)
         finished = SegmentUpdate(
             segment_id=segment.segment_id,
             owner=segment.owner,

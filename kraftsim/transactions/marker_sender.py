@@ -24,6 +24,7 @@ from kraftsim.transactions.rules_markers import (
     SendMarkers,
 )
 from kraftsim.transactions.rules_state import TopicPartition
+from kraftsim.world.interface import YieldPoint
 from protocol.errors import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -116,7 +117,7 @@ class MarkerSender:
             self.run(self.queue.on_lost(effect.broker_id))
             return
         assert isinstance(answer, WriteTxnMarkersResponse), "the response of WriteTxnMarkers"
-        await self.shell.world.yield_point("markers answered for, and not looked at")
+        await self.shell.world.yield_point(YieldPoint.MARKERS_ANSWERED)
         await self.take(effect.broker_id, errors_of(answer))
 
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:

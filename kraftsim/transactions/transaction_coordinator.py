@@ -43,7 +43,7 @@ from kraftsim.transactions.transaction_partitions import (
     CoordinatedTransactions,
     TransactionPartitions,
 )
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.records.batches import NO_PRODUCER_ID
@@ -429,7 +429,7 @@ class TransactionCoordinator:
             )
             for led in list(self.partitions.all()):
                 for entry in led.shard.timed_out(self._now_ms()) if not led.is_loading else ():
-                    await self._world.yield_point("timed out, and not aborted")
+                    await self._world.yield_point(YieldPoint.TRANSACTION_TIMED_OUT)
                     if (
                         self.partitions.is_current(led)
                         and led.shard.entries.get(entry.transactional_id) is entry

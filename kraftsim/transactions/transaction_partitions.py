@@ -36,7 +36,7 @@ from kraftsim.transactions.rules_state import (
     tombstone,
     value_version,
 )
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
@@ -339,6 +339,7 @@ class TransactionPartitions:
         and no other broker writes them any more.
         """
         log = led.hosted.log
+        await self._world.yield_point(YieldPoint.TRANSACTION_COORDINATOR_ELECTED)
         try:
             next_offset = await read_back(
                 led.hosted,
@@ -349,7 +350,7 @@ class TransactionPartitions:
         except OSError as failure:
             self._hosted.disk_failed(log.directory, "read", failure)
             return
-        await self._world.yield_point("transactions read back, and not answered for")
+        await self._world.yield_point(YieldPoint.TRANSACTIONS_READ_BACK)
         if led.is_over:
             return
         led.is_loading = False

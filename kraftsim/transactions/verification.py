@@ -32,7 +32,7 @@ from kraftsim.transactions.rules_markers import (
     VerificationResult,
 )
 from kraftsim.transactions.rules_state import TopicPartition
-from kraftsim.world.interface import Clock
+from kraftsim.world.interface import Clock, YieldPoint
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (
@@ -192,7 +192,7 @@ class Verifier:
             self._connections.leave(ask.coordinator_id)
             effects = self._queue.on_error(ask.coordinator_id, ErrorCode.NETWORK_EXCEPTION)
         else:
-            await self._shell.world.yield_point("verified, and not appended")
+            await self._shell.world.yield_point(YieldPoint.TRANSACTION_VERIFIED)
             effects = self._process(ask, answer)
         self._pump.run(effects)
 

@@ -3,6 +3,7 @@ machines and once for virtual time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from random import Random
 from typing import Protocol, TypeVar
 
@@ -190,6 +191,49 @@ class ObjectStore(Protocol):
         ...
 
 
+# --------------------------------------------------------------------------------------------------
+# The places where another thread of Apache Kafka may run before the present one goes on.
+#
+# A node of kraftsim is one thread, so that nothing runs in between unless the code says so. Kafka's
+# brokers and controllers release a lock, hand work to another thread, or wait in a queue at these
+# places, and their bugs live in what happens meanwhile. In simulation a thread may be preempted
+# there (`World.yield_point`, `World.hand_over`): for a few turns in about half of the runs, and for
+# as long as a round trip or a session by the fault `preempted-thread`.
+
+
+class YieldPoint(StrEnum):
+    """A place where a thread may be preempted, named by what it did last."""
+
+    # Raft: the raft I/O thread, and the threads that replay committed records
+    METADATA_WRITTEN = "metadata-written"
+    METADATA_FLUSHED = "metadata-flushed"
+    COMMITTED_BATCH_APPLIED = "committed-batch-applied"
+    BATCH_PASSED_TO_BROKER = "batch-passed-to-broker"
+    SNAPSHOT_BUILT = "snapshot-built"
+    # controllers: QuorumController's event queue, and KafkaController's in ZooKeeper mode
+    RECORDS_COMMITTED = "records-committed"
+    ZOOKEEPER_WRITE_ACKNOWLEDGED = "zookeeper-write-acknowledged"
+    ZOOKEEPER_CHANGE_READ = "zookeeper-change-read"
+    BROKER_ANSWERED = "broker-answered"
+    MIGRATION_BATCH_COMMITTED = "migration-batch-committed"
+    DUAL_WRITE_DONE = "dual-write-done"
+    # brokers: MetadataLoader, NodeToControllerRequestThread, request handlers, fetchers
+    METADATA_IMAGE_UPDATED = "metadata-image-updated"
+    CONTROLLER_ANSWERED = "controller-answered"
+    DELAYED_OPERATION_TRIGGERED = "delayed-operation-triggered"
+    PARTITION_FETCHED = "partition-fetched"
+    LOG_CLEANED = "log-cleaned"
+    SEGMENT_UPLOADED = "segment-uploaded"
+    # coordinators: their loads, the transaction coordinator's markers and time-outs
+    GROUP_COORDINATOR_ELECTED = "group-coordinator-elected"
+    TRANSACTION_COORDINATOR_ELECTED = "transaction-coordinator-elected"
+    TRANSACTIONS_READ_BACK = "transactions-read-back"
+    TRANSACTION_TIMED_OUT = "transaction-timed-out"
+    TRANSACTION_VERIFIED = "transaction-verified"
+    MARKERS_ANSWERED = "markers-answered"
+    MARKERS_COUNTED = "markers-counted"
+
+
 class World(Protocol):
     """Everything that a node may use besides the network."""
 
@@ -238,9 +282,15 @@ class World(Protocol):
         """
         ...
 
-    async def yield_point(self, place: str) -> None:
-        """A named preemption point where Kafka releases a lock: nothing in a real world, a
-        scheduling choice in simulation.
+    async def yield_point(self, place: YieldPoint) -> None:
+        """A place where another thread of Kafka may run before this one goes on: nothing in a real
+        world, a scheduling choice in simulation.
+        """
+        ...
+
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Do work that another thread of Kafka may do later: at once in a real world; in simulation
+        later, if that thread is preempted.
         """
         ...
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.world.interface import Disk, File, ObjectStore, World
+from kraftsim.world.interface import Disk, File, ObjectStore, World, YieldPoint
 
 
 class Subdirectory:
@@ -115,9 +115,13 @@ class RelocatedWorld:
         """Write the buffered events to the operating system."""
         self._world.flush_events()
 
-    async def yield_point(self, place: str) -> None:
-        """A named preemption point where Kafka releases a lock."""
+    async def yield_point(self, place: YieldPoint) -> None:
+        """A place where another thread of Kafka may run before this one goes on."""
         await self._world.yield_point(place)
+
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Do work that another thread of Kafka may do later."""
+        self._world.hand_over(place, work)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Return the result of a function, without blocking the loop."""

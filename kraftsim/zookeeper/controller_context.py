@@ -28,7 +28,7 @@ from kraftsim.raft.rules_voters import Address
 from kraftsim.server.client_quotas import MutationQuotas
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.shell import NodeShell
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.context_reader import ContextReader
 from kraftsim.zookeeper.events import (
@@ -262,7 +262,7 @@ class ControllerContext:
                     await act[event](about)
                 except MalformedMessage as malformed:  # the previous state stays in effect
                     self._not_understood(malformed)
-                await self.world.yield_point("seen in ZooKeeper, and the next not looked at")
+                await self.world.yield_point(YieldPoint.ZOOKEEPER_CHANGE_READ)
             self._has_events.clear()
             await self._has_events.wait()
 

@@ -22,7 +22,7 @@ from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.server.call import Answer, Deferred
-from kraftsim.world.interface import World
+from kraftsim.world.interface import World, YieldPoint
 from kraftsim.zookeeper.client import ZookeeperRefused
 from kraftsim.zookeeper.rules_control_requests import derived_topic_id
 from kraftsim.zookeeper.rules_partitions import NOT_MADE, StateView, assignment_of
@@ -292,7 +292,7 @@ class ZnodeWriter:
             except ZookeeperRefused as refused:
                 await self._resolve_conflict(refused)
                 return
-        await self._world.yield_point("acknowledged by ZooKeeper, and not answered")
+        await self._world.yield_point(YieldPoint.ZOOKEEPER_WRITE_ACKNOWLEDGED)
         for entry in batch:
             if not self._entries or self._entries[0] is not entry:
                 return  # the controller resigned meanwhile

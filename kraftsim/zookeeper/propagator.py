@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from kraftsim.raft.rules_voters import Address
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from kraftsim.zookeeper.rules_control_requests import ControlRequest, ToBroker
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.k05_stop_replica import StopReplicaResponse
@@ -150,7 +151,7 @@ class _Channel:
         except OSError:
             return None
         assert isinstance(answer, ControlResponse), "the answer is to what was asked"
-        await self._shell.world.yield_point("told to a broker, and its answer not looked at")
+        await self._shell.world.yield_point(YieldPoint.BROKER_ANSWERED)
         return answer
 
     async def _connected(self) -> PeerConnection:

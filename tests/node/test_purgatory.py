@@ -1,12 +1,14 @@
 """Delayed operations, and the execution of a core's effects."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
 from kraftsim.server.pump import Pump, run_awaited
 from kraftsim.server.purgatory import Purgatory
+from kraftsim.world.interface import YieldPoint
 
 
 @dataclass
@@ -27,11 +29,19 @@ class Wait:
         self.ended.append("expired")
 
 
+class AtOnce:
+    """A world in which no thread is preempted."""
+
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Do the work."""
+        work()
+
+
 async def test_operation_completes_by_its_first_trigger() -> None:
     """DelayedOperationPurgatory: immediately, by a change of a watched key, by timeout, or by
     cancellation; never twice.
     """
-    purgatory: Purgatory[str] = Purgatory()
+    purgatory: Purgatory[str] = Purgatory(AtOnce())
     at_once, by_key, by_time, by_leaving = Wait(may_complete=True), Wait(), Wait(), Wait()
     assert purgatory.try_complete_else_watch(at_once, ["a"], 20) is None
     purgatory.try_complete_else_watch(by_key, ["a", "b"], 20)
@@ -56,7 +66,7 @@ async def test_operation_completes_by_its_first_trigger() -> None:
 
 async def test_stopped_node_discards_waiting_operations() -> None:
     """A stopped node sends no responses."""
-    purgatory: Purgatory[str] = Purgatory()
+    purgatory: Purgatory[str] = Purgatory(AtOnce())
     waits = [Wait(), Wait()]
     for wait in waits:
         purgatory.try_complete_else_watch(wait, ["a"], 10)

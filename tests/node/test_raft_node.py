@@ -321,7 +321,7 @@ def test_cached_fetch_response_is_always_current() -> None:
 
         async def program() -> None:
             raft = await harness.up_as_follower(batch(0), batch(1))
-            fetches = WaitingFetches(raft)
+            fetches = WaitingFetches(raft, harness.shell.world)
             said = [fetches.give(17, 0, 7), fetches.give(17, 0, 8)]
             assert said[0] is said[1]
             raft.quorum.log.high_watermark = 1

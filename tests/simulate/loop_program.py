@@ -9,6 +9,7 @@ from kraftsim.clients.events import RecordAcknowledged, RecordFailed, RecordSent
 from kraftsim.lab.faults.arm import arm
 from kraftsim.lab.faults.fault import AtTime, Fault, OnDisk, OnEvent
 from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopped
+from kraftsim.world.interface import YieldPoint
 from kraftsim.world.simulated import FileClass, Host, SimulatedWorld, Simulation
 
 NODES = ("a", "b", "c")
@@ -25,7 +26,7 @@ async def node(sim: Simulation, host: Host) -> None:
         try:
             while line := await reader.readline():
                 log.append([line])
-                await world.yield_point("append")
+                await world.yield_point(YieldPoint.METADATA_WRITTEN)
                 await log.flush()
                 writer.write(line.upper())
                 await writer.drain()

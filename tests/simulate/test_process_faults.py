@@ -27,6 +27,8 @@ ROWS = [
     ("crash-loop", BROKER, {"times": 3, "up_ms": 5, "down_ms": 20}, 4),
     ("half-open-restart", "leader", {}, 2),
     ("half-open-restart", BROKER, {}, 2),
+    ("preempted-thread", "leader", {"duration_ms": 3000}, 1),
+    ("preempted-thread", BROKER, {"times": 50}, 1),
     ("zombie", "leader", {}, 1),
     ("zombie", BROKER, {"after_ms": 300}, 1),
     ("stop", "leader", {}, 2),

@@ -36,6 +36,7 @@ from kraftsim.transactions.rules_state import (
     TransactionFacts,
     TransactionShard,
 )
+from kraftsim.world.interface import YieldPoint
 from protocol.records.batches import RecordBatch
 
 KAFKA_6119 = Bug(
@@ -147,7 +148,7 @@ class ChecksLater(MarkerSender):
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:
         """Process a response, and check for missing markers later."""
         touched = self.queue.take_answer(broker_id, errors)
-        await self.shell.world.yield_point("markers taken note of, and not looked at")
+        await self.shell.world.yield_point(YieldPoint.MARKERS_COUNTED)
         self.run(self.queue.settle_all(touched))
 
 

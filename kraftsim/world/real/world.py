@@ -10,7 +10,7 @@ from random import Random, SystemRandom
 from typing import TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.world.interface import Clock, Disk, ObjectStore, World, stream
+from kraftsim.world.interface import Clock, Disk, ObjectStore, World, YieldPoint, stream
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
 from kraftsim.world.real.file import ReportFlush
@@ -151,8 +151,12 @@ class RealWorld:
             self._thread, lambda: _without_collections(work)
         )
 
-    async def yield_point(self, place: str) -> None:
+    async def yield_point(self, place: YieldPoint) -> None:
         """Do nothing: on a real machine other tasks run in between anyway."""
+
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Do the work at once."""
+        work()
 
     def close(self) -> None:
         """Flush the event log, close files and stop threads. The node must have stopped."""

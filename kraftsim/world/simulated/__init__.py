@@ -14,6 +14,7 @@ from kraftsim.world.simulated.errors import (
 from kraftsim.world.simulated.frames import FrameSeen
 from kraftsim.world.simulated.host import Host
 from kraftsim.world.simulated.link import Gate, NetworkSettings
+from kraftsim.world.simulated.preemption import Preemption
 from kraftsim.world.simulated.simulation import Simulation, Trouble, collected_after
 from kraftsim.world.simulated.triggers import TriggerContext
 from kraftsim.world.simulated.world import SimulatedWorld
@@ -24,6 +25,7 @@ __all__ = [
     "Gate",
     "Host",
     "NetworkSettings",
+    "Preemption",
     "SimulatedWorld",
     "Simulation",
     "SimulationDeadlock",

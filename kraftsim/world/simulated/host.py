@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from kraftsim.world.interface import World, stream
 from kraftsim.world.simulated.clock import HostClock, TrueTime
 from kraftsim.world.simulated.durable_disk import DurableDisk
+from kraftsim.world.simulated.preemption import Preemptions
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.call import ScheduledCall
@@ -58,6 +59,8 @@ class Host:
         """Called with this host's end of each connection that it opens, before bytes flow."""
         self.on_end: list[Callable[[], object]] = []
         """Called when a process of this host is about to end, while it can still emit events."""
+        self.preemptions = Preemptions()
+        """Its threads that wait at a yield point, by faults."""
         self.overrides: dict[str, str] = {}
         """Overrides of the configuration, from the next process on."""
         self.process = Process(self, incarnation=1)

@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeVar
 
 from kraftsim.events.event import Event, LineEncoder, event_file_name
-from kraftsim.world.interface import Clock, Disk, ObjectStore, World, stream
+from kraftsim.world.interface import Clock, Disk, ObjectStore, World, YieldPoint, stream
 from kraftsim.world.simulated.clock import HostClock, TrueTime
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.host import Process
@@ -173,7 +173,8 @@ class SimulatedWorld:
         """Emits an event to the event log."""
         self._process = process
         self._stores = stores
-        self._places: dict[str, Random | None] = {}
+        self._preemptions = process.host.preemptions
+        self._places: dict[YieldPoint, Random | None] = {}
         """The streams of the preemption points that were used; None for inactive ones."""
 
     def random(self, purpose: str) -> Random:
@@ -201,10 +202,13 @@ class SimulatedWorld:
         await asyncio.sleep(0)
         return work()
 
-    async def yield_point(self, place: str) -> None:
-        """Yield sometimes: for a few turns of this process, or for long enough that answers of
-        peers arrive.
+    async def yield_point(self, place: YieldPoint) -> None:
+        """Yield sometimes: for a few turns of this process, for long enough that answers of peers
+        arrive, or for as long as a fault wants.
         """
+        if self._preemptions and (scheduled := self._preemptions.at(place)) is not None:
+            await scheduled
+            return
         draw = self._draw_at(place)
         if draw is None:
             return
@@ -220,7 +224,18 @@ class SimulatedWorld:
                 * (LONGEST_PAUSE_SECONDS / SHORTEST_PAUSE_SECONDS) ** draw.random()
             )
 
-    def _draw_at(self, place: str) -> Random | None:
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Do the work at once, or as late as a fault wants.
+
+        Nothing else delays it: this place is on the path of every request, and draws would cost as
+        much as the work.
+        """
+        if self._preemptions and (scheduled := self._preemptions.at(place)) is not None:
+            scheduled.add_done_callback(lambda _: work())
+        else:
+            work()
+
+    def _draw_at(self, place: YieldPoint) -> Random | None:
         """Return the stream of a preemption point; None if it is inactive in this run."""
         if place not in self._places:
             is_active = (

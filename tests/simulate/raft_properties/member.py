@@ -87,7 +87,7 @@ class Member:
         await self.raft.load()
         self.snapshots = self._parts.snapshotting(self.shell, self.raft, self._parts.metadata_image)
         self.raft.on_grown = self.snapshots.on_grown
-        self.fetches = WaitingFetches(self.raft)
+        self.fetches = WaitingFetches(self.raft, self.shell.world)
         self.raft.begin()
         self.is_up = True
         if self.is_voter:

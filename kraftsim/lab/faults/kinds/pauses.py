@@ -14,7 +14,8 @@ from kraftsim.lab.faults.field import SocketInjection
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.state_tracker import LEADER, ZOOKEEPER_CONTROLLER, state_tracker_of
 from kraftsim.metadata.events import BrokerFenced, ControllerElected
-from kraftsim.world.simulated import Host, Simulation, TriggerContext
+from kraftsim.world.interface import YieldPoint
+from kraftsim.world.simulated import Host, Preemption, Simulation, TriggerContext
 from kraftsim.zookeeper.events import BrokerLeft, ZookeeperControllerElected
 
 
@@ -201,6 +202,7 @@ LOOP_STALLS = FaultKind(
 
 
 NANOSECONDS_PER_MICROSECOND = 1000
+MILLISECONDS_PER_SECOND = 1000
 
 
 def slow_cpu(injection: Injection) -> None:
@@ -235,9 +237,43 @@ SLOW_CPU = FaultKind(
 )
 
 
+def preempted_thread(injection: Injection) -> None:
+    """A thread of a node is preempted where it releases a lock or hands work over, for up to as
+    long as a session, while the other threads of the node run on.
+
+    Preempt the next `times` threads of the target that reach `place` (`YieldPoint`; absent: any),
+    for `duration_ms` each. It is effective when a thread had to wait.
+    """
+    name = injection.text("place")
+    place = None if name is None else YieldPoint(name)
+    preemptions = injection.host().preemptions
+    preemption = Preemption(
+        injection.integer("duration_ms") / MILLISECONDS_PER_SECOND,
+        injection.integer("times"),
+        lambda reached: injection.record_effect(f"a thread was preempted at {reached}"),
+    )
+    preemptions.add(place, preemption)
+    injection.lasting(lambda: preemptions.remove(place, preemption), 0)
+
+
+PREEMPTED_THREAD = FaultKind(
+    name="preempted-thread",
+    title="a preempted thread",
+    family=Family.PROCESS,
+    inject=preempted_thread,
+    params={"place": None, "duration_ms": 100, "times": 1},
+    draws={
+        "place": OneOf((None, None, None, *(place.value for place in YieldPoint))),
+        "duration_ms": Between(1, 6000),
+        "times": OneOf((1, 1, 1, 2, 5, 50)),
+    },
+)
+
+
 FAULTS = (
     PAUSE,
     ZOMBIE,
     LOOP_STALLS,
     SLOW_CPU,
+    PREEMPTED_THREAD,
 )
