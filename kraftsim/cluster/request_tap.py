@@ -47,6 +47,7 @@ from kraftsim.server.controller import Controller
 from kraftsim.server.file_sender import read_slices
 from kraftsim.server.frame_server import FrameServer, ServedConnection
 from kraftsim.server.inbox import Buffer
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.requests import (
@@ -103,8 +104,8 @@ class RequestTap:
     def serve_run(
         self, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
-        """Pass on; while there is a fault, leave each frame to `serve`."""
-        if self._rules.is_empty:
+        """Pass on; while there is a fault, or one may come, leave each frame to `serve`."""
+        if self._rules.is_empty and not self._rules.is_expecting:
             return self._serve_run(connection, buffer, position, end)
         return position
 
@@ -126,8 +127,33 @@ class RequestTap:
         self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         """Serve a request, unless it gets a fault. Raises MalformedMessage or UnsupportedApi."""
-        if self._rules.is_empty:
-            return self._server.serve(head, frame, connection)
+        rules = self._rules
+        if rules.is_empty:
+            next_number = rules.next_number
+            answer = self._server.serve(head, frame, connection)
+            if rules.next_number == next_number:
+                return answer
+            served = self._served(head, frame, connection, is_answered=True)
+            return served.late(answer, next_number)
+        served = self._served(head, frame, connection)
+        hole = self._black_hole_of(served.request)
+        if hole is not None:
+            return served.held_by(hole)
+        decided = rules.decide(served.request, self._context.now_ms())
+        if decided is not None:
+            return served.under(decided)
+        next_number = rules.next_number
+        answer = served.plainly()
+        return answer if rules.next_number == next_number else served.late(answer, next_number)
+
+    def _served(
+        self,
+        head: RequestHead,
+        frame: bytes,
+        connection: ServedConnection,
+        *,
+        is_answered: bool = False,
+    ) -> "_Served":
         context = self._context
         request = SeenRequest(
             node=context.node,
@@ -137,13 +163,36 @@ class RequestTap:
             client_id=head.client_id,
             body=partial(decode_request, head, frame),
             topic_name=self._topic_name,
+            is_answered=is_answered and head.api_key != ApiKey.PRODUCE,
         )
-        served = _Served(self, head, frame, connection, request)
-        hole = self._black_hole_of(request)
-        if hole is not None:
-            return served.held_by(hole)
-        decided = self._rules.decide(request, context.now_ms())
-        return served.plainly() if decided is None else served.under(decided)
+        return _Served(self, head, frame, connection, request)
+
+    def meet_replies(self, number: int) -> None:
+        """A fault of replies has come that is about requests in progress, too: answers that are
+        deferred now meet it.
+        """
+        for connection in self._of.connections():
+            asked = connection.deferred
+            if asked is None:
+                continue
+            body = asked.body if isinstance(asked, Call) else None
+            request = SeenRequest(
+                node=self._context.node,
+                sender=sender_of(asked.client_id, self._context.client_ids),
+                api_key=asked.api_key,
+                api_version=asked.api_version,
+                client_id=asked.client_id,
+                body=_not_kept if body is None else partial(_same, body),
+                topic_name=self._topic_name,
+                is_answered=True,
+            )
+            decided = self._rules.decide(request, self._context.now_ms(), since=number)
+            if decided is not None:
+                head = RequestHead(
+                    asked.api_key, asked.api_version, asked.correlation_id, asked.client_id, 0
+                )
+                served = _Served(self, head, b"", connection, request)
+                connection.divert(partial(served.met_by, decided))
 
     def hold_replies(self, number: int) -> None:
         """A black hole has opened: answers that are deferred now are held by it, too."""
@@ -225,6 +274,27 @@ class _Served:
         self._frame = frame
         self._connection = connection
         self._request = request
+
+    @property
+    def request(self) -> SeenRequest:
+        """The request."""
+        return self._request
+
+    def late(self, answer: Answer | Deferred, since: int) -> Answer | Deferred:
+        """Let a fault that came while the request was served meet its answer."""
+        decided = self._rules.decide(self._request, self._context.now_ms(), since=since)
+        return answer if decided is None else self._met(decided, answer)
+
+    def met_by(self, decided: Decided, answer: Deferred) -> Deferred:
+        """Let a fault meet an answer that is deferred."""
+        later = self._met(decided, answer)
+        assert isinstance(later, Deferred), "it waits for the answer"
+        return later
+
+    def _met(self, decided: Decided, answer: Answer | Deferred) -> Answer | Deferred:
+        return self._on_answer(
+            decided, answer, partial(self._tap.take_effect, decided.number, self._request)
+        )
 
     def plainly(self) -> Answer | Deferred:
         """Serve it without a fault; it may overtake others."""
@@ -372,6 +442,10 @@ class _Served:
             later.complete(answer)
 
         match fault.action:
+            case RequestAction.ERROR:
+                assert decided.answer is not None, "a request without an answer does not match"
+                take_effect()
+                later.complete(self._refused(answer, decided.answer))
             case RequestAction.DELAY:
                 self._later(fault.delay_ms, complete)
             case RequestAction.REORDER:
@@ -400,17 +474,23 @@ class _Served:
                 take_effect()
 
     def _with_throttle_time(self, answer: Message | Encoded, throttle_ms: int) -> Message:
-        changed: Message
-        if isinstance(answer, Encoded):
-            _, changed = decode_response(
-                self._head.api_key,
-                self._head.api_version,
-                bytes(CORRELATION_ID_BYTES) + answer.rest,
-            )
-        else:
-            changed = copy(answer)
+        changed = copy(self._decoded(answer))
         setattr(changed, THROTTLE_TIME, max(throttle_ms, getattr(changed, THROTTLE_TIME)))
         return changed
+
+    def _refused(self, answer: Message | Encoded, refused: Message) -> Message:
+        """Return the error response to a request that was served."""
+        # As in the rules: a cluster without such a fault does not import construct.
+        from kraftsim.lab.faults.rules_error_responses import says_more, with_error
+
+        api_key = self._head.api_key
+        return with_error(api_key, self._decoded(answer), refused) if says_more(api_key) else refused
+
+    def _decoded(self, answer: Message | Encoded) -> Message:
+        if not isinstance(answer, Encoded):
+            return answer
+        key, version = self._head.api_key, self._head.api_version
+        return decode_response(key, version, bytes(CORRELATION_ID_BYTES) + answer.rest)[1]
 
     def _mute(self, throttle_ms: float) -> None:
         """Read no more of the connection for a while, as after a quota."""
@@ -473,6 +553,10 @@ class _Served:
         self._context.later(delay_ms, lambda: self._context.soon(work))
 
 
+def _same(body: Message) -> Message:
+    return body
+
+
 def _not_kept() -> Message:
     raise MalformedMessage(None, None, "", "the body of a request that was served is not kept")
 
@@ -532,22 +616,31 @@ class RequestTaps:
         self._client_ids = client_ids
         self._now_ms = now_ms
         self._later = later
-        self._rules = RequestRules(seed, self._on_black_hole)
+        self._rules = RequestRules(seed, self._on_black_hole, on_late_fault=self._on_late_fault)
         self._on_hits: dict[int, OnHit] = {}
         self._parts: dict[str, list[_Part]] = {}
         self._is_used = False
 
-    def add(self, fault: RequestFault, on_hit: OnHit, *, key: str | None = None) -> int:
+    def expect(self) -> None:
+        """A fault of replies may come that is about requests in progress, too: watch them."""
+        self._use()
+        self._rules.is_expecting = True
+
+    def add(
+        self,
+        fault: RequestFault,
+        on_hit: OnHit,
+        *,
+        key: str | None = None,
+        in_progress: bool = False,
+    ) -> int:
         """Add a fault; return its number. `on_hit` is called for each request that it takes effect
-        on; `key` names its random numbers (`RequestRules.add`).
+        on; `key` names its random numbers, and `in_progress` is for those served now
+        (`RequestRules.add`).
         """
-        if not self._is_used:
-            self._is_used = True
-            for parts in self._parts.values():
-                for part in parts:
-                    _put_in_front(part)
-        number = self._rules.add(fault, self._now_ms(), key=key)
-        self._on_hits[number] = on_hit
+        self._use()
+        self._on_hits[self._rules.next_number] = on_hit
+        number = self._rules.add(fault, self._now_ms(), key=key, in_progress=in_progress)
         if fault.duration_ms is not None:
             self._later(fault.duration_ms, lambda: self._rules.expire(self._now_ms()))
         return number
@@ -581,6 +674,19 @@ class RequestTaps:
     def forget(self, name: str) -> None:
         """A node is gone."""
         self._parts.pop(name, None)
+
+    def _use(self) -> None:
+        if not self._is_used:
+            self._is_used = True
+            for parts in self._parts.values():
+                for part in parts:
+                    _put_in_front(part)
+
+    def _on_late_fault(self, number: int) -> None:
+        for parts in self._parts.values():
+            for part in parts:
+                for tap in part.taps:
+                    tap.meet_replies(number)
 
     def _on_black_hole(self, number: int) -> None:
         for parts in self._parts.values():

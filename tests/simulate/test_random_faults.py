@@ -83,7 +83,7 @@ def test_every_run_omits_kinds_and_all_runs_together_omit_none() -> None:
         if kind.data_loss is not DataLoss.FLUSHED
         and not kind.needs_releases
         and kind.family not in ELSEWHERE
-        and not kind.by_name_only
+        and not kind.is_drawn_apart
     }
     assert set().union(*drawn) == possible
     assert all(kinds < possible for kinds in drawn)

@@ -430,6 +430,9 @@ class RequestGate:
         fault, request = awaited.decided.fault, awaited.request
         take_effect = partial(self._take_effect, awaited.decided.number, request)
         match fault.action:
+            case RequestAction.ERROR:
+                take_effect()
+                self._answer(_refused(awaited, frame), request)
             case RequestAction.DELAY:
                 self._hold_reply(fault.delay_ms, frame, request, take_effect)
             case RequestAction.THROTTLE if fault.bytes_per_second:
@@ -594,6 +597,19 @@ def _not_kept() -> Message:
 
 def _reply_of(request: SeenRequest, correlation_id: int, answer: Message) -> bytes:
     return b"".join(response_chunks(request.api_key, request.api_version, correlation_id, answer))
+
+
+def _refused(awaited: _Awaited, frame: bytes) -> bytes:
+    """Return the error response to a request that the node has served."""
+    # As in the rules: a proxy without such a fault does not import construct.
+    from kraftsim.lab.faults.rules_error_responses import says_more, with_error
+
+    request, refused = awaited.request, awaited.decided.answer
+    assert refused is not None, "a request without an answer does not match"
+    if says_more(request.api_key):
+        served = decode_response(request.api_key, request.api_version, frame[SIZE_BYTES:])[1]
+        refused = with_error(request.api_key, served, refused)
+    return _reply_of(request, awaited.correlation_id, refused)
 
 
 def _truncated(frame: bytes, fault: RequestFault) -> bytes | None:

@@ -14,6 +14,7 @@ from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
 from kraftsim.lab.faults.kinds.request_faults import of_requests
 from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
+from kraftsim.lab.faults.random_request_faults import draw_request_faults
 from kraftsim.lab.faults.request_fault_text import parse_request_fault
 from kraftsim.lab.workloads.upgrading import VERSION_KEY
 from kraftsim.releases.release import DEFAULT_RELEASE, is_before
@@ -139,7 +140,10 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
     place = stream(seed, HARNESS, 1, "search").random() if scenario.has_own_faults else 1.0
     if place < OWN_SHARE:
         return own
-    random_faults = draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space)
+    random_faults = (
+        *draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space),
+        *draw_request_faults(stream(seed, HARNESS, 1, "request faults"), scenario.fault_space),
+    )
     return (*own, *random_faults) if place < OWN_SHARE + BOTH_SHARE else random_faults
 
 

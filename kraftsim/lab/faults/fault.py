@@ -242,8 +242,8 @@ class FaultKind:
     through_proxy: bool = False
     judges_requests: bool = False
     """Whether the proxy of a cluster of processes must read requests for it."""
-    by_name_only: bool = False
-    """Whether random schedules have it only if they are asked for it by its name."""
+    is_drawn_apart: bool = False
+    """Whether random schedules draw it apart from the other kinds."""
 
 
 FAULTS: Catalogue[FaultKind] = Catalogue(

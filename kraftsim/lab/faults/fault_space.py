@@ -98,6 +98,10 @@ class FaultSpace:
     """Whether nodes may run another release for a while."""
     clients_fail: bool = False
     """Whether the processes of clients may have faults, too: applications that are restarted."""
+    may_answer_fatal: bool = False
+    """Whether clients may get errors after which they give up or abort their transaction, such as
+    TOPIC_AUTHORIZATION_FAILED: the workload goes on with another client, and its guarantees hold.
+    """
     of_size: "Sized"
     """Returns the fault space for other numbers of nodes."""
 

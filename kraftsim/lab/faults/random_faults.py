@@ -243,8 +243,8 @@ def _all_kinds() -> tuple[FaultKind, ...]:
 
 @cache
 def _kinds_with(loaded: tuple[Extension, ...]) -> tuple[FaultKind, ...]:
-    """Return every kind but those by name only; again, when other extensions are loaded."""
-    return tuple(kind for kind in FAULTS.all() if not kind.by_name_only)
+    """Return every kind but those drawn apart; again, when other extensions are loaded."""
+    return tuple(kind for kind in FAULTS.all() if not kind.is_drawn_apart)
 
 
 class _Draw:

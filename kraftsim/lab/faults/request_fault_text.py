@@ -4,10 +4,10 @@
     API     := Kafka's name of a request, its key, or * for any
     ACTION  := error=NAME | duplicate | blackhole | throttle
              | drop, delay, reorder, disconnect, truncate or throttle, each =request or =reply
-    OPTION  := once | version=N, N.., ..N or N..M | FIELD=VALUE
+    OPTION  := once | done | version=N, N.., ..N or N..M | FIELD=VALUE
 
-FIELD is a field of `RequestFault`; `times=all` is no limit, and `sender=any` any sender. A value
-with blanks is quoted as in a shell. The command line, the HTTP control, scenarios, replays and
+FIELD is a field of `RequestFault`; `times=all` is no limit, `sender=any` any sender, and `done` is
+for an error: the node serves the request before. A value with blanks is quoted as in a shell. The command line, the HTTP control, scenarios, replays and
 tests read the same form; `request_fault_text` prints what `parse_request_fault` reads.
 """
 
@@ -27,7 +27,7 @@ from kraftsim.lab.faults.rules_request_faults import (
     error_name,
 )
 
-ANY_API, ANY_SENDER, NO_LIMIT, ONCE = "*", "any", "all", "once"
+ANY_API, ANY_SENDER, NO_LIMIT, ONCE, DONE = "*", "any", "all", "once", "done"
 REQUEST, REPLY = "request", "reply"
 RANGE: Final = re.compile(r"(\d*)(\.\.)?(\d*)")
 PLAIN_VALUE: Final = re.compile(r"[^\s'\"\\]+")
@@ -95,7 +95,9 @@ FIELDS: Final[Mapping[str, Callable[[str, str], object]]] = {
 }
 """How a field is read, in the order in which fields are printed."""
 VERSION: Final = "version"
-OPTIONS: Final = (*FIELDS, VERSION, ONCE)
+WORDS: Final[Mapping[str, Mapping[str, object]]] = {ONCE: {"times": 1}, DONE: {"done": True}}
+"""Options without a value."""
+OPTIONS: Final = (*FIELDS, VERSION, *WORDS)
 
 
 def parse_request_fault(text: str) -> RequestFault:
@@ -133,6 +135,8 @@ def parse_request_fault(text: str) -> RequestFault:
 def request_fault_text(fault: RequestFault) -> str:
     """Return the text that says a fault: what `parse_request_fault` makes the same fault of."""
     words = [ANY_API if fault.api is None else api_name(fault.api), _action_text(fault)]
+    if fault.action is RequestAction.ERROR and fault.done:
+        words.append(DONE)
     low, high = fault.version_min, fault.version_max
     if low is not None and low == high:
         words.append(f"{VERSION}={low}")
@@ -161,11 +165,11 @@ def _api(word: str) -> int | None:
 def _understood(word: str) -> dict[str, object]:
     """Return the fields of a fault that a word sets."""
     name, sign, value = word.partition("=")
-    if word == ONCE:
-        return {"times": 1}
+    if word in WORDS:
+        return dict(WORDS[word])
     if name in ACTIONS:
         return _action(ACTIONS[name], value, is_bare=not sign)
-    if name not in OPTIONS or name == ONCE:
+    if name not in OPTIONS or name in WORDS:
         known = (*ACTIONS, *OPTIONS)
         near = get_close_matches(name, known, 2)
         hint = (

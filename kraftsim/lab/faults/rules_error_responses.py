@@ -5,7 +5,7 @@ rules, which are enough for all declared APIs. A response with an error code of 
 error there. A response with rows (a topic, a partition, a group) has a row for each one that the
 request names, with the error in it: `_rows` finds which list of the request a list of the response
 repeats, by the names of their fields. A response of Fetch has it in the rows alone, because its own
-error code is that of the fetch session.
+error code is that of the fetch session; `OF_ROWS` has the errors of other APIs that are like that.
 Source: org.apache.kafka.common.requests.AbstractRequest.getErrorResponse of each request.
 """
 
@@ -16,6 +16,7 @@ from kraftsim.lab.faults.rules_request_subjects import THROTTLE_TIME
 from protocol.api_keys import ApiKey
 from protocol.codec.declaration import Primitive
 from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, layout_of
+from protocol.errors import ErrorCode
 from protocol.messages import registry
 from protocol.schema import Message
 
@@ -43,6 +44,64 @@ SAME_MEANING: Final[Mapping[str, str]] = {
 """Names of a row's key that differ between a request and its response."""
 ROWS_ALONE: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 """APIs whose own error code is that of a session: an error of partitions is in the rows."""
+OF_SESSIONS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+)
+OF_QUORUM_ROWS: Final = (
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+)
+OF_ROWS: Final[Mapping[int, tuple[ErrorCode, ...]]] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    ApiKey.ALTER_PARTITION: (
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ),
+    ApiKey.OFFSET_FETCH: (ErrorCode.UNSTABLE_OFFSET_COMMIT,),
+    ApiKey.METADATA: (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ),
+    ApiKey.VOTE: OF_QUORUM_ROWS,
+    ApiKey.BEGIN_QUORUM_EPOCH: OF_QUORUM_ROWS,
+    ApiKey.END_QUORUM_EPOCH: OF_QUORUM_ROWS,
+    ApiKey.FETCH_SNAPSHOT: (
+        *OF_QUORUM_ROWS,
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        ErrorCode.POSITION_OUT_OF_RANGE,
+    ),
+}
+"""Errors that concern a transaction, topic or partition, of APIs whose response could also have an
+error of the whole: they are in its rows, and a request without rows has no such answer.
+"""
+OF_LAST_ROWS: Final = ((ApiKey.OFFSET_FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT),)
+"""Errors of rows that hold no others: of partitions, not of groups."""
+OF_QUORUM: Final = "__cluster_metadata"
+EPOCHS_ASKED: Final = ("replica_epoch", "current_leader_epoch", "leader_epoch")
+SAID_BESIDE_ERRORS: Final[Mapping[int, tuple[str, ...]]] = {
+    ApiKey.METADATA: ("brokers", "cluster_id", "controller_id"),
+}
+"""What a response says although it has an error, and clients rely on: a client that learns of no
+broker has no place to ask.
+"""
 IN_SEVERAL_LISTS: Final = {"AlterUserScramCredentialsRequest": ("deletions", "upsertions")}
 """Requests whose rows are those of several lists."""
 RESULTS: Final = ("leader_epoch", "log_start_offset")
@@ -55,19 +114,73 @@ BELOW_A_LEVEL: Final = {"AlterReplicaLogDirsRequest": "dirs"}
 def error_response(api_key: int, api_version: int, request: Message, error: int) -> Message | None:
     """Return the response that reports an error of a whole request; None where the response has
     no place for it: an answer to a request without rows, in a version without an error code of its
-    own (DescribeLogDirs before version 3, Metadata of all topics before version 13).
+    own (DescribeLogDirs before version 3, Metadata of all topics before version 13), or with an
+    error of rows.
     """
     layout = layout_of(registry.response_class(api_key), api_version)
     asked = layout_of(registry.request_class(api_key), api_version)
     response = _empty(layout)
     own = _own_error(layout)
-    if own is None or api_key in ROWS_ALONE:
-        if _fill(response, layout, request, asked, error):
-            return cast(Message, response)
-        if own is None:
+    if own is None or error in OF_ROWS.get(api_key, ()) or _is_of_partitions(api_key, error):
+        if not _fill(response, layout, request, asked, error):
             return None
+        if (api_key, error) in OF_LAST_ROWS:
+            _clear_outer(response, layout)
+        _add_leader(response, request, error)
+        return cast(Message, response)
     setattr(response, own, error)
     return cast(Message, response)
+
+
+def with_error(api_key: int, served: Message, refused: Message) -> Message:
+    """Return the error response to a request that was served: with what its answer says anyway."""
+    for name in SAID_BESIDE_ERRORS.get(api_key, ()):
+        setattr(refused, name, getattr(served, name))
+    return refused
+
+
+def says_more(api_key: int) -> bool:
+    """Return whether `with_error` needs the answer."""
+    return api_key in SAID_BESIDE_ERRORS
+
+
+def _is_of_partitions(api_key: int, error: int) -> bool:
+    return api_key in ROWS_ALONE and error not in OF_SESSIONS
+
+
+def _clear_outer(part: object, layout: StructureLayout) -> None:
+    """Take the error back where rows below have it."""
+    for field in layout.fields:
+        element = field.type.element if isinstance(field.type, ArrayLayout) else None
+        if not isinstance(element, StructureLayout) or not _reports(element):
+            continue
+        if (own := _own_error(layout)) is not None:
+            setattr(part, own, 0)
+        for row in getattr(part, field.name) or ():
+            _clear_outer(row, element)
+
+
+def _add_leader(response: object, request: Message, error: int) -> None:
+    """Let the answer of a member of the quorum name the epoch that it was asked about, and no
+    leader: as one that has resigned, or, for UNKNOWN_LEADER_EPOCH, one that has not heard of it.
+
+    Source: org.apache.kafka.raft.KafkaRaftClient.validateLeaderOnlyRequest.
+    """
+    asked = [
+        row
+        for topic in getattr(request, "topics", None) or ()
+        if OF_QUORUM in (getattr(topic, name, "") for name in ("topic", "topic_name", "name"))
+        for row in topic.partitions
+    ]
+    for topic in getattr(response, "responses", None) or getattr(response, "topics", None) or ():
+        for row, of_request in zip(topic.partitions if asked else (), asked, strict=False):
+            said = getattr(row, "current_leader", row)
+            epoch = next(
+                getattr(of_request, name) for name in EPOCHS_ASKED if hasattr(of_request, name)
+            )
+            if hasattr(said, "leader_epoch"):
+                said.leader_epoch = epoch - (error == ErrorCode.UNKNOWN_LEADER_EPOCH)
+                said.leader_id = -1
 
 
 def has_throttle_time(api_key: int, api_version: int) -> bool:

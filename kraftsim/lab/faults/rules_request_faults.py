@@ -46,8 +46,12 @@ OWN_CLIENT_IDS: Final = tuple(
     f"kraftsim-{role}" for role in ("admin", "features", "probe", "quorum", "voters")
 )
 """The client ids of these."""
-FETCHER: Final = re.compile(r"broker-(\d+)-fetcher-\d+")
-"""The client id of a broker in connections to the leader of a partition that it replicates."""
+FETCHER: Final = re.compile(
+    r"broker-(\d+)-(?:fetcher-\d+|txn-marker-sender|add-partitions-to-txn)"
+)
+"""The client ids of a broker in connections to other brokers: as a follower, as a coordinator that
+writes transaction markers, and as a leader that asks whether a transaction has a partition.
+"""
 SIZE_FIELD_BYTES: Final = 4
 """The size field of a frame, which `after_bytes` counts too."""
 TRUNCATED_BYTES_MIN: Final = 8
@@ -64,7 +68,9 @@ class RequestAction(Enum):
     """What becomes of a request; `done` of the fault says whether the node serves it first."""
 
     ERROR = "error"
-    """It is not served; the answer has an error code."""
+    """It is not served, or with `done` it is, and the client does not learn it; the answer has an
+    error code.
+    """
     DROP = "drop"
     """It, or its reply, does not arrive, and nothing behind it on its connection."""
     DELAY = "delay"
@@ -98,7 +104,7 @@ class RequestAction(Enum):
 
 ANY_ACTION: Final = frozenset(RequestAction)
 MEANT_FOR: Final[Mapping[str, frozenset[RequestAction]]] = {
-    "done": ANY_ACTION - {RequestAction.ERROR, RequestAction.DUPLICATE, RequestAction.BLACKHOLE},
+    "done": ANY_ACTION - {RequestAction.DUPLICATE, RequestAction.BLACKHOLE},
     "error": frozenset({RequestAction.ERROR}),
     "delay_ms": frozenset({RequestAction.DELAY, RequestAction.DUPLICATE}),
     "wait_ms": frozenset({RequestAction.REORDER}),
@@ -119,7 +125,7 @@ class RequestFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     its requests. `client_id`, `transactional_id`, `group` and `node` may be patterns with `*`. A
     request that names several topics or partitions matches if one of them does, and is treated as a
     whole. `topic_id` is that of `topic`, as hex, for versions in which requests name the id alone.
-    `sender` is CLIENTS, the name of a node, or None for any.
+    `sender` is CLIENTS, the name of a node or a pattern of such names, or None for any.
 
     Raises ValueError for what makes no sense, such as a delay of 0 ms.
     """
@@ -171,10 +177,15 @@ class RequestFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """The fault in words, for events: `error CONCURRENT_TRANSACTIONS for EndTxn`."""
         what = self.action.value
         if self.action is RequestAction.ERROR:
-            what = f"{what} {error_name(self.error)}"
+            what = f"{what} {error_name(self.error)}{' when done' if self.done else ''}"
         elif self.action not in (RequestAction.DUPLICATE, RequestAction.BLACKHOLE):
             what = f"{what} {'reply' if self.done or self.throttle_ms else 'request'}"
         return f"{what} for {'any API' if self.api is None else api_name(self.api)}"
+
+    @property
+    def is_of_replies(self) -> bool:
+        """Whether the node serves the request first."""
+        return self.done or self.throttle_ms > 0
 
     @property
     def is_standing(self) -> bool:
@@ -242,6 +253,8 @@ class SeenRequest:
     """Returns the name of a topic id, where the names are known; else `topic_id` of the fault is
     compared.
     """
+    is_answered: bool = False
+    """Whether the node serves it already, so that there is an answer to come."""
 
 
 class RequestHit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -337,6 +350,10 @@ class RequestRules:
     """
     has_waiting: bool = False
     """Whether a request waits until others have overtaken it: then `passed` is to be called."""
+    on_late_fault: Callable[[int], None] | None = None
+    """Is called with the number of a fault of replies that is also about requests in progress."""
+    is_expecting: bool = False
+    """Whether such a fault may come while a request is served."""
     _active: dict[int, _Rule] = field(default_factory=dict)
     """Those that may still take effect on a request."""
     _black_holes: dict[int, _Rule] = field(default_factory=dict)
@@ -344,6 +361,11 @@ class RequestRules:
     _waiting: dict[int, _Waiting] = field(default_factory=dict)
     _next_number: int = 1
     _next_call: int = 1
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next fault that is added."""
+        return self._next_number
 
     @property
     def is_empty(self) -> bool:
@@ -354,11 +376,19 @@ class RequestRules:
         """Return whether a fault is about requests of an API."""
         return any(rule.fault.api in (None, api_key) for rule in self._active.values())
 
-    def add(self, fault: RequestFault, now_ms: float, *, key: str | None = None) -> int:
+    def add(
+        self,
+        fault: RequestFault,
+        now_ms: float,
+        *,
+        key: str | None = None,
+        in_progress: bool = False,
+    ) -> int:
         """Add a fault; return its number. The caller calls `expire` at the end of its duration.
 
         `key` names its random numbers, by default its number does: a key that does not depend on
-        other faults keeps the choice when those are left out.
+        other faults keeps the choice when those are left out. With `in_progress` a fault of replies
+        is also about requests that are served now.
         """
         number, self._next_number = self._next_number, self._next_number + 1
         ends_ms = None if fault.duration_ms is None else now_ms + fault.duration_ms
@@ -370,6 +400,8 @@ class RequestRules:
             self._active[number] = rule
         elif self.on_black_hole is not None:
             self.on_black_hole(number)
+        if in_progress and fault.is_of_replies and self.on_late_fault is not None:
+            self.on_late_fault(number)
         return number
 
     def remove(self, number: int) -> None:
@@ -423,13 +455,19 @@ class RequestRules:
             for number, rule in sorted(rules.items())
         )
 
-    def decide(self, request: SeenRequest, now_ms: float) -> Decided | None:
+    def decide(
+        self, request: SeenRequest, now_ms: float, *, since: int | None = None
+    ) -> Decided | None:
         """Count a request, and return the fault that it gets: the first that is due. None: it is
         served.
+
+        With `since` it is in progress: only the faults of replies from that number on are about it.
         """
         chosen = None
         for number, rule in list(self._active.items()):
-            if _has_ended(rule, now_ms):
+            if _has_ended(rule, now_ms) or (
+                since is not None and (number < since or not rule.fault.is_of_replies)
+            ):
                 continue
             answer = _fits(rule.fault, request)
             if answer is False:
@@ -521,7 +559,7 @@ class RequestRules:
             if (
                 fault.done == is_reply
                 and (waiting.node, waiting.api_key) == (node, api_key)
-                and fault.sender in (None, sender)
+                and _is_sender(sender, fault.sender)
                 and waiting.connection is not connection
                 and key in self._waiting
             ):
@@ -582,9 +620,15 @@ def _fits(fault: RequestFault, request: SeenRequest) -> Message | bool:
 
 def _is_from(fault: RequestFault, node: str, sender: str, client_id: str | None) -> bool:
     return (
-        fault.sender in (None, sender)
+        _is_sender(sender, fault.sender)
         and _is_like(node, fault.node)
         and _is_like(client_id or "", fault.client_id)
+    )
+
+
+def _is_sender(name: str, pattern: str | None) -> bool:
+    return pattern in (None, name) or (
+        pattern is not None and "*" in pattern and fnmatchcase(name, pattern)
     )
 
 
@@ -654,8 +698,8 @@ def _has_answer(fault: RequestFault, request: SeenRequest) -> bool:
 
         if not has_throttle_time(request.api_key, request.api_version):
             return False
-    is_about_answer = fault.done or fault.throttle_ms or fault.action is RequestAction.ERROR
-    if not is_about_answer or request.api_key != ApiKey.PRODUCE:
+    is_about_answer = fault.is_of_replies or fault.action is RequestAction.ERROR
+    if not is_about_answer or request.api_key != ApiKey.PRODUCE or request.is_answered:
         return True
     return getattr(request.body(), "acks", ACKS_NONE) != ACKS_NONE
 

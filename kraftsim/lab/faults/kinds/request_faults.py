@@ -3,9 +3,12 @@ is in a black hole: as a text says, such as `EndTxn error=CONCURRENT_TRANSACTION
 
 The nodes carry it out. The kinds of `kraftsim.lab.faults.kinds.requests` act on frames in the
 network, between any two hosts; this one acts on requests as a server sees them, chosen by API,
-topic, transactional id, client and so on, and can answer with any error. It is not among random
-faults, which know nothing about a scenario's topics and clients: a scenario names it in its own
-schedule, or a user with `--inject`.
+topic, transactional id, client and so on, and can answer with any error. Random schedules draw it
+apart from the other kinds (`kraftsim.lab.faults.random_request_faults`), with errors that a server
+of Apache Kafka can answer there; a user names it with `--inject`.
+
+After a trigger that is no time, a fault of replies is also about requests that are served at that
+moment: so the reply is lost of the very EndTxn that has prepared a transaction.
 """
 
 import asyncio
@@ -33,6 +36,8 @@ from kraftsim.world.simulated import Simulation
 KIND = "request-fault"
 TEXT = "fault"
 """The parameter that has the fault as `request_fault_text` writes it."""
+HERE = "here"
+"""The parameter that limits it to the node at which the trigger fired."""
 ATTACHMENT = "request faults"
 """An attachment of the simulation, set by the code that starts its nodes."""
 
@@ -40,10 +45,21 @@ ATTACHMENT = "request faults"
 class RequestFaultCarrier(Protocol):
     """Carries faults of requests out in all nodes of a simulation."""
 
+    def expect(self) -> None:
+        """A fault of replies may come that is about requests in progress, too."""
+        ...
+
     def add(
-        self, fault: RequestFault, on_hit: Callable[[RequestHit], None], *, key: str | None = None
+        self,
+        fault: RequestFault,
+        on_hit: Callable[[RequestHit], None],
+        *,
+        key: str | None = None,
+        in_progress: bool = False,
     ) -> int:
-        """Add a fault; return its number. `key` names its random numbers."""
+        """Add a fault; return its number. `key` names its random numbers; with `in_progress` it is
+        also about requests that are served now.
+        """
         ...
 
     def remove(self, number: int) -> None:
@@ -64,9 +80,14 @@ def of_requests(text: str, *, at_ms: int = 0) -> Fault:
     return Fault(kind=KIND, trigger=AtTime(at_ms=at_ms), params={TEXT: written})
 
 
-def read_text(injection: Injection) -> None:
-    """Read the text. Raises BadRequestFault."""
-    parse_request_fault(injection.text(TEXT) or "")
+def prepare(injection: Injection) -> None:
+    """Read the text, and watch the requests in progress if it may be about them. Raises
+    BadRequestFault.
+    """
+    fault = parse_request_fault(injection.text(TEXT) or "")
+    carrier = injection.simulation.attachments.get(ATTACHMENT)
+    if carrier is not None and fault.is_of_replies and _is_at_an_event(injection):
+        _carrier(carrier).expect()
 
 
 def request_fault(injection: Injection) -> None:
@@ -80,9 +101,14 @@ def request_fault(injection: Injection) -> None:
     carrier = injection.simulation.attachments.get(ATTACHMENT)
     if carrier is None:
         return  # a simulation without nodes of Kafka
-    fault = _fault_at(injection.text(TEXT) or "", injection.target)
+    host = injection.trigger_context.host
+    here = host if host is not None and injection.flag(HERE) else injection.target
+    fault = _fault_at(injection.text(TEXT) or "", here)
     number = _carrier(carrier).add(
-        fault, lambda hit: injection.record_effect(f"{fault}: {hit}"), key=injection.key
+        fault,
+        lambda hit: injection.record_effect(f"{fault}: {hit}"),
+        key=injection.key,
+        in_progress=_is_at_an_event(injection),
     )
     injection.lasting(
         lambda: _carrier(carrier).remove(number), ceil(fault.duration_ms or UNTIL_HEALED)
@@ -108,6 +134,10 @@ async def request_fault_over_sockets(injection: SocketInjection) -> None:
 UNTIL_HEALED = 0
 
 
+def _is_at_an_event(injection: Injection) -> bool:
+    return not isinstance(injection.fault.trigger, AtTime)
+
+
 def _carrier(found: object) -> RequestFaultCarrier:
     assert hasattr(found, "add") and hasattr(found, "remove"), "the name is used here only"
     carrier: RequestFaultCarrier = found
@@ -126,11 +156,11 @@ FAULT = FaultKind(
     title="a fault of requests",
     family=Family.REQUEST,
     inject=request_fault,
-    prepare=read_text,
+    prepare=prepare,
     over_sockets=request_fault_over_sockets,
     judges_requests=True,
-    by_name_only=True,
+    is_drawn_apart=True,
     modes=EVERYWHERE,
     aim=Aim.ALL,
-    params={TEXT: None},
+    params={TEXT: None, HERE: False},
 )

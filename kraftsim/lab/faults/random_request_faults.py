@@ -1,0 +1,310 @@
+"""Draws faults of requests for any scenario: for each API of its fault space every action, and the
+errors that a server of Apache Kafka can answer there.
+
+The draw has a random stream of its own, so that the other faults of a seed stay as they are. Like
+these, a run omits some APIs and some actions. A request fault begins at a time, or at an event or
+a state of a node; then it is also about the requests that are served at that moment, so that the
+reply is lost of the very request that has changed something.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kraftsim.lab.faults.fault import (
+    AtTime,
+    Between,
+    Fault,
+    OnDisk,
+    OneOf,
+    OnEvent,
+    OnFrame,
+    OnState,
+    Trigger,
+    Value,
+)
+from kraftsim.lab.faults.fault_space import CLIENTS, Api, FaultMoment, FaultSpace
+from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
+from kraftsim.lab.faults.random_faults import draw_value
+from kraftsim.lab.faults.request_fault_text import request_fault_text
+from kraftsim.lab.faults.rules_error_responses import has_throttle_time
+from kraftsim.lab.faults.rules_possible_errors import PossibleError, possible_errors
+from kraftsim.lab.faults.rules_request_faults import CLIENTS as CLIENT_SENDERS
+from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault
+from protocol.api_keys import ApiKey
+from protocol.messages.registry import versions_of
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
+
+T = TypeVar("T")
+SHARE: Final = 0.6
+"""The share of random schedules that have faults of requests."""
+COUNTS: Final = ((1, 2), (1, 2), (2, 6), (2, 6), (6, 12), (12, 24))
+KEPT: Final = (0.2, 0.5, 1.0)
+"""The share of APIs, and of actions, that a run keeps."""
+DELAYS_MS: Final = OneOf((1, 10, 50, 200, 1000, 3000))
+DURATION_MS: Final = Between(200, 4000)
+STANDING_MS: Final = Between(300, 3000)
+"""How long a fault of any number of requests lasts."""
+TIMES: Final = OneOf((1, 1, 1, 2, 5))
+AFTER_BYTES: Final = OneOf((1, 7, 20, 60, 200))
+LEFT_BYTES: Final = OneOf((8, 12, 20, 60, 200))
+RATES: Final = OneOf((50, 500, 5000))
+COPIES_AT_ONCE: Final = (ApiKey.BROKER_REGISTRATION,)
+"""A late copy of it registers a process that has ended, and the next one is refused until it is
+restarted again, in Apache Kafka as well.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestWay:
+    """What becomes of a request: an action, and whether the node serves it before."""
+
+    action: RequestAction
+    is_done: bool = False
+
+
+WAYS: Final[tuple[RequestWay, ...]] = (
+    RequestWay(RequestAction.ERROR),
+    RequestWay(RequestAction.ERROR, is_done=True),
+    RequestWay(RequestAction.DROP),
+    RequestWay(RequestAction.DROP, is_done=True),
+    RequestWay(RequestAction.DELAY),
+    RequestWay(RequestAction.DELAY, is_done=True),
+    RequestWay(RequestAction.DUPLICATE),
+    RequestWay(RequestAction.REORDER),
+    RequestWay(RequestAction.REORDER, is_done=True),
+    RequestWay(RequestAction.DISCONNECT),
+    RequestWay(RequestAction.DISCONNECT, is_done=True),
+    RequestWay(RequestAction.TRUNCATE),
+    RequestWay(RequestAction.TRUNCATE, is_done=True),
+    RequestWay(RequestAction.THROTTLE),
+    RequestWay(RequestAction.THROTTLE, is_done=True),
+    RequestWay(RequestAction.BLACKHOLE),
+)
+WEIGHTS: Final[Mapping[RequestWay, int]] = {
+    RequestWay(RequestAction.ERROR): 8,
+    RequestWay(RequestAction.ERROR, is_done=True): 8,
+    RequestWay(RequestAction.DROP, is_done=True): 4,
+    RequestWay(RequestAction.DISCONNECT, is_done=True): 3,
+    RequestWay(RequestAction.DUPLICATE): 3,
+}
+"""How often a way is drawn in comparison with another one, where that is not 1: the ambiguous cases
+are those that bugs are in.
+"""
+
+REVEALING: Final[Mapping[ApiKey, tuple[tuple[str, Mapping[str, Value]], ...]]] = {
+    ApiKey.PRODUCE: (("BatchAppended", {}), ("DuplicateAnswered", {})),
+    ApiKey.INIT_PRODUCER_ID: (("TransactionStateChanged", {"state": "Empty"}),),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (("TransactionStateChanged", {"state": "Ongoing"}),),
+    ApiKey.ADD_OFFSETS_TO_TXN: (("TransactionStateChanged", {"state": "Ongoing"}),),
+    ApiKey.END_TXN: (
+        ("TransactionStateChanged", {"state": "PrepareCommit"}),
+        ("TransactionStateChanged", {"state": "PrepareAbort"}),
+        ("TransactionStateChanged", {"state": "CompleteCommit"}),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: (("MarkerAppended", {}),),
+    ApiKey.TXN_OFFSET_COMMIT: (("PendingOffsetAdded", {}),),
+    ApiKey.OFFSET_COMMIT: (("OffsetCommitted", {}),),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (("ProducerIdBlockAllocated", {}),),
+    ApiKey.BROKER_REGISTRATION: (("BrokerRegistered", {}),),
+    ApiKey.BROKER_HEARTBEAT: (("BrokerUnfenced", {}), ("BrokerFenced", {})),
+    ApiKey.ALTER_PARTITION: (("PartitionChanged", {}),),
+    ApiKey.VOTE: (("VoteAnswered", {"is_granted": True}),),
+}
+"""Events that happen while a request of the API is served, with the fields that they have then."""
+REVEALING_TIMES_MAX: Final = 60
+
+
+def draw_request_faults(random: "Random", fault_space: FaultSpace) -> tuple[Fault, ...]:
+    """Draw the faults of requests of one run; none, if its fault space has no APIs."""
+    if not fault_space.apis or random.random() >= SHARE:
+        return ()
+    draw = _Draw(random, fault_space)
+    return tuple(draw.fault() for _ in range(random.randint(*random.choice(COUNTS))))
+
+
+def errors_at(api: Api, way: RequestWay, fault_space: FaultSpace) -> list[PossibleError]:
+    """Return the errors that a server can answer to an API of a fault space, before or after it has
+    served the request.
+    """
+    return [
+        error
+        for error in possible_errors(api.key, api.clients, api.servers).errors
+        if error.is_done == way.is_done
+        and (not error.is_fatal or (fault_space.may_answer_fatal and api.clients == CLIENTS))
+        and _exists(error, api.key)
+    ]
+
+
+def ways_of(api: Api, fault_space: FaultSpace) -> list[RequestWay]:
+    """Return what can become of the requests of an API."""
+    return [
+        way
+        for way in WAYS
+        if way.action is not RequestAction.ERROR or errors_at(api, way, fault_space)
+    ]
+
+
+def _exists(error: PossibleError, key: int) -> bool:
+    """Return whether a version that has the error is declared."""
+    first, last = versions_of(key)
+    return error.version_min <= last and (error.version_max is None or error.version_max >= first)
+
+
+class _Draw:
+    """The APIs and ways that one run keeps, and the drawing of a fault from them."""
+
+    def __init__(self, random: "Random", fault_space: FaultSpace) -> None:
+        self._random = random
+        self._fault_space = fault_space
+        self._apis = self._some(list(fault_space.apis))
+        kept = self._some(list(WAYS))
+        self._ways = kept
+
+    def fault(self) -> Fault:
+        """Draw one fault."""
+        api = self._pick(self._apis)
+        possible = ways_of(api, self._fault_space)
+        ways = [way for way in self._ways if way in possible] or possible
+        (way,) = self._random.choices(ways, [WEIGHTS.get(way, 1) for way in ways])
+        trigger = self._trigger(api)
+        is_here = isinstance(trigger, OnEvent | OnState) and self._random.random() < 0.7
+        node = None
+        if not is_here and self._random.random() < 0.3:
+            node = self._pick(self._fault_space.of(api.servers))
+        fault = self._of_api(api, way, node)
+        params: dict[str, Value] = {TEXT: request_fault_text(fault)}
+        if is_here:
+            params[HERE] = True
+        return Fault(kind=KIND, trigger=trigger, params=params)
+
+    def _of_api(self, api: Api, way: RequestWay, node: str | None) -> RequestFault:
+        fields: dict[str, object] = {}
+        if way.action in (RequestAction.ERROR, RequestAction.BLACKHOLE):
+            is_standing = way.action is RequestAction.BLACKHOLE or self._random.random() < 0.3
+        else:
+            is_standing = self._random.random() < 0.2
+        if is_standing:
+            fields["duration_ms"] = float(self._integer(STANDING_MS))
+            if way.action is not RequestAction.BLACKHOLE:
+                fields["times"] = None
+                fields["share"] = self._pick((1, 1, 0.5, 0.2))
+        else:
+            fields["times"] = self._integer(TIMES)
+            fields["nth"] = self._pick((1, 1, 1, self._nth(api.frames_max)))
+        fields.update(self._amounts(api, way))
+        if way.action is RequestAction.ERROR:
+            fields.update(self._error(api, way))
+        fields.update(self._sender(api))
+        return RequestFault(
+            action=way.action,
+            done=way.is_done and not fields.get("throttle_ms"),
+            api=api.key,
+            node=node,
+            **fields,  # type: ignore[arg-type]  # fields of RequestFault, of their types
+        )
+
+    def _error(self, api: Api, way: RequestWay) -> dict[str, object]:
+        error = self._pick(errors_at(api, way, self._fault_space))
+        fields: dict[str, object] = {"error": int(error.code)}
+        if error.version_min:
+            fields["version_min"] = error.version_min
+        if error.version_max is not None:
+            fields["version_max"] = error.version_max
+        if error.of_transactions:
+            fields["transactional_id"] = "*"
+        return fields
+
+    def _amounts(self, api: Api, way: RequestWay) -> dict[str, object]:
+        """Return the fields that an action needs."""
+        match way.action:
+            case RequestAction.DELAY:
+                return {"delay_ms": float(self._integer(DELAYS_MS))}
+            case RequestAction.DUPLICATE:
+                delay_ms = 0 if api.key in COPIES_AT_ONCE else self._integer(DELAYS_MS)
+                return {"delay_ms": float(delay_ms)}
+            case RequestAction.REORDER:
+                return {
+                    "overtaken_by": self._pick((1, 1, 2)),
+                    "wait_ms": float(self._integer(DURATION_MS)),
+                }
+            case RequestAction.DISCONNECT if self._random.random() < 0.6:
+                return {"after_bytes": self._integer(AFTER_BYTES)}
+            case RequestAction.TRUNCATE:
+                return {"after_bytes": self._integer(LEFT_BYTES)}
+            case RequestAction.THROTTLE:
+                can_tell = way.is_done and has_throttle_time(api.key, versions_of(api.key)[1])
+                if can_tell and self._random.random() < 0.5:
+                    return {"throttle_ms": self._integer(DURATION_MS)}
+                return {"bytes_per_second": self._integer(RATES)}
+        return {}
+
+    def _sender(self, api: Api) -> dict[str, object]:
+        """Return whose requests: those of a role, or of one of its hosts."""
+        hosts = self._fault_space.of(api.clients)
+        host = self._pick(hosts) if hosts and self._random.random() < 0.3 else None
+        if api.clients == CLIENTS:
+            client_ids: dict[str, object] = {} if host is None else {"client_id": f"{host}*"}
+            return {"sender": CLIENT_SENDERS, **client_ids}
+        prefix = f"{api.clients.removesuffix('s')}-"
+        if host is None and all(name.startswith(prefix) for name in hosts):
+            return {"sender": f"{prefix}*"}
+        return {"sender": host or self._pick(hosts)}
+
+    # ---- triggers
+
+    def _trigger(self, api: Api) -> Trigger:
+        place = self._random.random()
+        revealing = REVEALING.get(ApiKey(api.key), ())
+        if revealing and place < 0.35:
+            kind, fields = self._pick(revealing)
+            nth = self._nth(min(REVEALING_TIMES_MAX, api.frames_max))
+            return OnEvent(kind=kind, nth=nth, fields=dict(fields))
+        fault_space, roles = self._fault_space, (api.clients, api.servers)
+        moments = [each for each in fault_space.moments if each.role in roles]
+        if moments and place < 0.5:
+            moment: FaultMoment = self._pick(moments)
+            nth = self._nth(moment.times_max)
+            return OnEvent(kind=moment.kind, nth=nth, fields=dict(moment.fields))
+        states = [each for each in fault_space.lasting_states if each.role in roles]
+        if states and place < 0.6:
+            state = self._pick(states)
+            return OnState(states=state.states, nth=self._nth(state.times_max))
+        files = [each for each in fault_space.files if each.role in roles]
+        if files and place < 0.65:
+            file = self._pick(files)
+            return OnDisk(
+                operation=self._pick(file.operations),
+                file_class=file.file_class,
+                nth=self._nth(file.times_max),
+                moment=self._pick(("before", "after")),
+            )
+        if place < 0.7:
+            other = self._pick(fault_space.apis)
+            return OnFrame(
+                api_key=other.key,
+                is_response=self._pick((True, False)),
+                nth=self._nth(other.frames_max),
+            )
+        return AtTime(at_ms=self._random.randint(1, fault_space.fault_ms))
+
+    # ---- numbers
+
+    def _nth(self, times_max: int) -> int:
+        """Draw a number from 1 on by its magnitude."""
+        return max(1, min(times_max, int((times_max + 1) ** self._random.random())))
+
+    def _integer(self, draw: Between | OneOf) -> int:
+        value = draw_value(self._random, draw)
+        assert isinstance(value, int), "it is drawn from numbers"
+        return value
+
+    def _some(self, values: list[T]) -> list[T]:
+        share = self._random.choice(KEPT)
+        kept = [each for each in values if self._random.random() < share]
+        return kept or [self._pick(values)]
+
+    def _pick(self, values: Sequence[T]) -> T:
+        return self._random.choice(values)
