@@ -484,7 +484,9 @@ class _Served:
         from kraftsim.lab.faults.rules_error_responses import says_more, with_error
 
         api_key = self._head.api_key
-        return with_error(api_key, self._decoded(answer), refused) if says_more(api_key) else refused
+        return (
+            with_error(api_key, self._decoded(answer), refused) if says_more(api_key) else refused
+        )
 
     def _decoded(self, answer: Message | Encoded) -> Message:
         if not isinstance(answer, Encoded):

@@ -250,7 +250,7 @@ def test_only_answers_with_a_throttle_time_are_throttled() -> None:
         ({"action": "delay"}, "longer than 0 ms"),
         ({"action": "delay", "delay_ms": -1}, "not below 0"),
         ({"action": "error"}, "NONE is no error"),
-        ({"action": "error", "error": 5, "done": True}, "done is not for error"),
+        ({"action": "duplicate", "done": True}, "done is not for duplicate"),
         ({"action": "drop", "after_bytes": 5}, "after_bytes is not for drop"),
         ({"action": "truncate"}, "needs after_bytes"),
         ({"action": "truncate", "after_bytes": 7}, "8 bytes or more"),
@@ -371,6 +371,10 @@ def test_text_has_every_field() -> None:
             "Fetch duplicate version=4..4 client_id='a b'",
             "Fetch duplicate version=4 client_id='a b'",
         ),
+        (
+            "EndTxn done error=51 sender=broker-*",
+            "EndTxn error=CONCURRENT_TRANSACTIONS done sender=broker-*",
+        ),
         ("Fetch throttle=reply bytes_per_second=5", "Fetch throttle=reply bytes_per_second=5"),
     ],
 )
@@ -469,6 +473,28 @@ def request(correlation_id: int, client_id: str = "app") -> bytes:
 def reply(correlation_id: int) -> bytes:
     """Its answer."""
     return b"".join(response_chunks(END_TXN, 3, correlation_id, EndTxnResponse()))
+
+
+@pytest.mark.parametrize("piece", [1, 10_000])
+def test_node_serves_a_request_whose_client_is_answered_an_error(piece: int) -> None:
+    link = linked("EndTxn error=NOT_COORDINATOR done")
+    link.gate.feed_request(request(1) + request(2))
+    assert (link.at_node, link.at_client) == (request(1), b"")
+    for start in range(0, len(reply(1)), piece):
+        link.gate.feed_response(reply(1)[start : start + piece])
+    link.gate.feed_response(reply(2))
+    refused = EndTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    assert link.at_client == b"".join(response_chunks(END_TXN, 3, 1, refused)) + reply(2)
+    assert (link.at_node, link.effects) == (request(1) + request(2), 1)
+
+
+def test_sender_may_be_a_pattern_of_nodes() -> None:
+    fault = of("WriteTxnMarkers drop sender=broker-*")
+    for sender, count in (("broker-1", 1), ("controller-101", 0), ("clients", 0)):
+        rules = RequestRules()
+        rules.add(fault, 0)
+        rules.decide(seen(key=27, sender=sender), 0)
+        assert rules.status(0)[0].matched == count
 
 
 @pytest.mark.parametrize("piece", [1, 7, 10_000])

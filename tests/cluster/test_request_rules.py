@@ -250,6 +250,8 @@ def test_nodes_and_kraftsim_itself_are_not_clients() -> None:
     names = {"1": "broker-1", "raft-client-1": "broker-1"}
     assert sender_of("app", names) == sender_of(None, names) == CLIENTS
     assert sender_of("broker-1-fetcher-0", names) == sender_of("raft-client-1", names) == "broker-1"
+    assert sender_of("broker-1-txn-marker-sender", names) == "broker-1"
+    assert sender_of("broker-1-add-partitions-to-txn", names) == "broker-1"
     assert sender_of("kraftsim-probe", names) == HARNESS
 
 

@@ -2,6 +2,7 @@
 not have found anything, is not clean.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from kraftsim.cluster.scenario import scenario
 from kraftsim.lab.campaign.worker_pool import FAILED, OK, VIOLATED, JobDone
 from kraftsim.lab.explore.record import RunResult
+from kraftsim.lab.faults.coverage import coverage_lines
 
 ARMED_MIN, FIRED_MIN = 60, 20
 """A kind of fault that was armed, or fired, at least so often without ever being effective is a
@@ -22,7 +24,8 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one scenario's seeds.
 
     `found` are the runs that were not clean; `faults` sums armed, fired and effective over all
-    seeds.
+    seeds; `exercised` the same by kind and trigger and by what became of requests
+    (`kraftsim.lab.faults.coverage`), and `exchanged` the requests by API and role of the client.
 
     `idle_kinds` were armed or fired often enough but never effective here; `unexercised` are
     invariants that no seed exercised as required.
@@ -37,6 +40,8 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     idle_kinds: tuple[str, ...]
     unexercised: tuple[str, ...]
+    exercised: FaultCounts = {}
+    exchanged: dict[str, int] = {}
 
     @property
     def violations(self) -> tuple[str, ...]:
@@ -61,6 +66,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
             f"seconds ({rate:.2f} seeds per CPU second)"
         ]
         text += _table(self.faults, self.idle_kinds)
+        text += coverage_lines(self.exercised)
         if not has_violations(
             self.found
         ):  # it may have ended at the first one, before a seed exercised the invariant
@@ -171,9 +177,13 @@ def add_faults(faults: FaultCounts, more: FaultCounts) -> None:
 
 def _sweep(name: str, done: Sequence[JobDone]) -> SweepResult:
     faults: FaultCounts = {}
+    covered: FaultCounts = {}
+    exchanged: Counter[str] = Counter()
     exercised: dict[str, bool] = dict.fromkeys(scenario(name).must_exercise, False)
     for each in done:
         add_faults(faults, each.result.faults)
+        add_faults(covered, each.result.exercised)
+        exchanged.update(each.result.exchanged)
         for invariant, verdict in each.result.verdicts.items():
             if invariant in exercised and verdict in (OK, VIOLATED):
                 exercised[invariant] = True
@@ -190,6 +200,8 @@ def _sweep(name: str, done: Sequence[JobDone]) -> SweepResult:
         unexercised=tuple(invariant for invariant, was in exercised.items() if not was)
         if done
         else (),
+        exercised=dict(sorted(covered.items())),
+        exchanged=dict(sorted(exchanged.items())),
     )
 
 

@@ -34,6 +34,8 @@ class Ending:
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     """Invariant -> why this run cannot decide it."""
     settings_left_out: Mapping[str, str] = field(default_factory=dict)
+    exercised: FaultCounts = field(default_factory=dict)
+    exchanged: Mapping[str, int] = field(default_factory=dict)
 
 
 def conclude(
@@ -62,6 +64,8 @@ def conclude(
         verdicts={verdict.invariant: verdict.outcome.value for verdict in ending.verdicts},
         trouble=ending.trouble,
         faults=ending.faults,
+        exercised=ending.exercised,
+        exchanged=dict(ending.exchanged),
         event_count=ending.event_count,
         seconds=ending.seconds,
         events_sha256=ending.events_sha256,

@@ -157,6 +157,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """Invariant -> why the run cannot decide it: nodes of Apache Kafka emit no events."""
     faults_left_out: tuple[str, ...] = ()
     settings_left_out: dict[str, str] = {}
+    exercised: dict[str, tuple[int, int, int]] = {}
+    """Counts like those of `faults` by kind and trigger, and by what became of requests of an API
+    (`kraftsim.lab.faults.coverage`), in simulation.
+    """
+    exchanged: dict[str, int] = {}
+    """How many requests were sent, by API and role of the client, in simulation."""
 
     @property
     def replay_line(self) -> str:

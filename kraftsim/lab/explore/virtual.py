@@ -3,6 +3,7 @@ the same event log, byte for byte.
 """
 
 import hashlib
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,8 +18,12 @@ from kraftsim.lab.explore.conclude import Ending, conclude
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.faults.arm import FaultSchedule
+from kraftsim.lab.faults.coverage import ROLES, role_of_sender
+from kraftsim.lab.faults.fault_space import CLIENTS
+from kraftsim.lab.faults.rules_request_faults import api_name
 from kraftsim.metadata.rules_image import final_metadata_events
 from kraftsim.partitions.rules_final_log import final_log_events
+from kraftsim.server.events_connections import FrameSent
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
 
 PORT = 9092
@@ -114,6 +119,8 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
             verdicts=_verdicts(simulation, oracle),
             trouble=trouble,
             faults=schedule.counts(),
+            exercised=schedule.exercised(),
+            exchanged=_exchanged(simulation),
             finished=[str(fault) for fault in schedule.faults],
             left_out=(),
             event_count=content.count(b"\n"),
@@ -175,6 +182,18 @@ def _result_name(simulation: Simulation, trouble: str | None) -> str:
     if simulation.violations:
         return "violated"
     return "ok" if trouble is None else "failed"
+
+
+def _exchanged(simulation: Simulation) -> dict[str, int]:
+    """Count the requests that were sent, by API and role of the client, sorted."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for log in simulation.book.logs():
+        role = role_of_sender(log.node)
+        sender = role if role in ROLES else CLIENTS
+        for _, _, event in log.entries:
+            if type(event) is FrameSent and not event.is_response:
+                counts[event.api_key, sender] += 1
+    return {f"{api_name(key)} {role}": count for (key, role), count in sorted(counts.items())}
 
 
 async def _run_scenario(request: RunRequest, stage: ScenarioEnvironment) -> None:

@@ -9,6 +9,7 @@ from typing import Literal, cast
 import msgspec
 
 from kraftsim.events.runs import FaultArmed
+from kraftsim.lab.faults.coverage import exercised_by
 from kraftsim.lab.faults.fault import (
     AtTime,
     Fault,
@@ -165,6 +166,10 @@ class FaultSchedule:
             kind: (count.armed, count.fired, count.bit)
             for kind, count in tally((*self._strikes, *self._by_hand)).items()
         }
+
+    def exercised(self) -> dict[str, tuple[int, int, int]]:
+        """Return the same counts by what each fault of the schedule exercises, sorted."""
+        return exercised_by(self._strikes)
 
 
 def keys_of(faults: Sequence[Fault]) -> list[str]:

@@ -23,7 +23,14 @@ from kraftsim.lab.faults.fault import (
     Trigger,
     Value,
 )
-from kraftsim.lab.faults.fault_space import CLIENTS, Api, FaultMoment, FaultSpace
+from kraftsim.lab.faults.fault_space import (
+    BROKERS,
+    CLIENTS,
+    CONTROLLERS,
+    Api,
+    FaultMoment,
+    FaultSpace,
+)
 from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
 from kraftsim.lab.faults.random_faults import draw_value
 from kraftsim.lab.faults.request_fault_text import request_fault_text
@@ -51,6 +58,11 @@ TIMES: Final = OneOf((1, 1, 1, 2, 5))
 AFTER_BYTES: Final = OneOf((1, 7, 20, 60, 200))
 LEFT_BYTES: Final = OneOf((8, 12, 20, 60, 200))
 RATES: Final = OneOf((50, 500, 5000))
+RARE: Final = 12
+"""Of an API with at most so many requests in a run, most are sent in its beginning or after other
+faults: half of its faults begin early, and wait for one.
+"""
+EARLY: Final = 8
 COPIES_AT_ONCE: Final = (ApiKey.BROKER_REGISTRATION,)
 """A late copy of it registers a process that has ended, and the next one is refused until it is
 restarted again, in Apache Kafka as well.
@@ -129,6 +141,8 @@ def errors_at(api: Api, way: RequestWay, fault_space: FaultSpace) -> list[Possib
     """Return the errors that a server can answer to an API of a fault space, before or after it has
     served the request.
     """
+    if api.key == ApiKey.FETCH and not _is_plain(fault_space):
+        return []  # a broker cannot tell by its name whether it is asked as a controller
     return [
         error
         for error in possible_errors(api.key, api.clients, api.servers).errors
@@ -147,10 +161,28 @@ def ways_of(api: Api, fault_space: FaultSpace) -> list[RequestWay]:
     ]
 
 
+def _is_plain(fault_space: FaultSpace) -> bool:
+    """Return whether each node has one role."""
+    controllers = fault_space.of(CONTROLLERS)
+    return not any(host in controllers for host in fault_space.of(BROKERS))
+
+
+def pattern_of(role: str, hosts: Sequence[str]) -> str | None:
+    """Return a pattern of the names of a role's hosts; None if there is none: a combined node has
+    the name of a broker.
+    """
+    prefix = f"{role.removesuffix('s')}-"
+    return f"{prefix}*" if all(name.startswith(prefix) for name in hosts) else None
+
+
 def _exists(error: PossibleError, key: int) -> bool:
     """Return whether a version that has the error is declared."""
     first, last = versions_of(key)
     return error.version_min <= last and (error.version_max is None or error.version_max >= first)
+
+
+def _is_rare(api: Api) -> bool:
+    return api.frames_max <= RARE
 
 
 class _Draw:
@@ -171,22 +203,23 @@ class _Draw:
         (way,) = self._random.choices(ways, [WEIGHTS.get(way, 1) for way in ways])
         trigger = self._trigger(api)
         is_here = isinstance(trigger, OnEvent | OnState) and self._random.random() < 0.7
-        node = None
-        if not is_here and self._random.random() < 0.3:
-            node = self._pick(self._fault_space.of(api.servers))
-        fault = self._of_api(api, way, node)
+        fault = self._of_api(api, way, self._node(api))
         params: dict[str, Value] = {TEXT: request_fault_text(fault)}
         if is_here:
             params[HERE] = True
         return Fault(kind=KIND, trigger=trigger, params=params)
 
-    def _of_api(self, api: Api, way: RequestWay, node: str | None) -> RequestFault:
+    def _node(self, api: Api) -> str:
+        """Return the server, or all of its role: brokers ask controllers and brokers with one API."""
+        servers = self._fault_space.of(api.servers)
+        everyone = pattern_of(api.servers, servers)
+        is_one = everyone is None or self._random.random() < 0.3
+        return self._pick(servers) if is_one or everyone is None else everyone
+
+    def _of_api(self, api: Api, way: RequestWay, node: str) -> RequestFault:
         fields: dict[str, object] = {}
-        if way.action in (RequestAction.ERROR, RequestAction.BLACKHOLE):
-            is_standing = way.action is RequestAction.BLACKHOLE or self._random.random() < 0.3
-        else:
-            is_standing = self._random.random() < 0.2
-        if is_standing:
+        share = 0 if _is_rare(api) else 0.3 if way.action is RequestAction.ERROR else 0.2
+        if way.action is RequestAction.BLACKHOLE or self._random.random() < share:
             fields["duration_ms"] = float(self._integer(STANDING_MS))
             if way.action is not RequestAction.BLACKHOLE:
                 fields["times"] = None
@@ -248,14 +281,16 @@ class _Draw:
         if api.clients == CLIENTS:
             client_ids: dict[str, object] = {} if host is None else {"client_id": f"{host}*"}
             return {"sender": CLIENT_SENDERS, **client_ids}
-        prefix = f"{api.clients.removesuffix('s')}-"
-        if host is None and all(name.startswith(prefix) for name in hosts):
-            return {"sender": f"{prefix}*"}
+        everyone = pattern_of(api.clients, hosts)
+        if host is None and everyone is not None:
+            return {"sender": everyone}
         return {"sender": host or self._pick(hosts)}
 
     # ---- triggers
 
     def _trigger(self, api: Api) -> Trigger:
+        if _is_rare(api) and self._random.random() < 0.5:
+            return AtTime(at_ms=self._random.randint(1, self._fault_space.fault_ms // EARLY))
         place = self._random.random()
         revealing = REVEALING.get(ApiKey(api.key), ())
         if revealing and place < 0.35:

@@ -18,6 +18,10 @@ from protocol.codec.declaration import Primitive
 from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, layout_of
 from protocol.errors import ErrorCode
 from protocol.messages import registry
+from protocol.messages.k01_fetch import LeaderIdAndEpoch as LeaderOfFetch
+from protocol.messages.k01_fetch import PartitionData
+from protocol.messages.k59_fetch_snapshot import LeaderIdAndEpoch as LeaderOfFetchSnapshot
+from protocol.messages.k59_fetch_snapshot import PartitionSnapshot
 from protocol.schema import Message
 
 ERROR_FIELDS: Final = ("error_code", "partition_error_code")
@@ -95,6 +99,7 @@ error of the whole: they are in its rows, and a request without rows has no such
 OF_LAST_ROWS: Final = ((ApiKey.OFFSET_FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT),)
 """Errors of rows that hold no others: of partitions, not of groups."""
 OF_QUORUM: Final = "__cluster_metadata"
+ID_OF_QUORUM: Final = bytes(15) + b"\x01"
 EPOCHS_ASKED: Final = ("replica_epoch", "current_leader_epoch", "leader_epoch")
 SAID_BESIDE_ERRORS: Final[Mapping[int, tuple[str, ...]]] = {
     ApiKey.METADATA: ("brokers", "cluster_id", "controller_id"),
@@ -169,18 +174,26 @@ def _add_leader(response: object, request: Message, error: int) -> None:
     asked = [
         row
         for topic in getattr(request, "topics", None) or ()
-        if OF_QUORUM in (getattr(topic, name, "") for name in ("topic", "topic_name", "name"))
+        if _is_of_quorum(topic)
         for row in topic.partitions
     ]
     for topic in getattr(response, "responses", None) or getattr(response, "topics", None) or ():
         for row, of_request in zip(topic.partitions if asked else (), asked, strict=False):
-            said = getattr(row, "current_leader", row)
             epoch = next(
                 getattr(of_request, name) for name in EPOCHS_ASKED if hasattr(of_request, name)
             )
-            if hasattr(said, "leader_epoch"):
-                said.leader_epoch = epoch - (error == ErrorCode.UNKNOWN_LEADER_EPOCH)
-                said.leader_id = -1
+            said = epoch - (error == ErrorCode.UNKNOWN_LEADER_EPOCH)
+            if isinstance(row, PartitionData):
+                row.current_leader = LeaderOfFetch(leader_id=-1, leader_epoch=said)
+            elif isinstance(row, PartitionSnapshot):
+                row.current_leader = LeaderOfFetchSnapshot(leader_id=-1, leader_epoch=said)
+            else:
+                row.leader_id, row.leader_epoch = -1, said
+
+
+def _is_of_quorum(topic: object) -> bool:
+    names = [getattr(topic, name, "") for name in ("topic", "topic_name", "name")]
+    return OF_QUORUM in names or getattr(topic, "topic_id", None) == ID_OF_QUORUM
 
 
 def has_throttle_time(api_key: int, api_version: int) -> bool:

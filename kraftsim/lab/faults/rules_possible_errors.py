@@ -293,9 +293,7 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         before=COORDINATOR_MOVES, after=APPEND_FAILED
     ),
     (ApiKey.DESCRIBE_TRANSACTIONS, CLIENTS, BROKERS): _errors(before=COORDINATOR_MOVES),
-    (ApiKey.LIST_TRANSACTIONS, CLIENTS, BROKERS): _errors(
-        before=(E.COORDINATOR_LOAD_IN_PROGRESS,)
-    ),
+    (ApiKey.LIST_TRANSACTIONS, CLIENTS, BROKERS): _errors(before=(E.COORDINATOR_LOAD_IN_PROGRESS,)),
     (ApiKey.DESCRIBE_PRODUCERS, CLIENTS, BROKERS): _errors(
         before=(E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION)
     ),

@@ -46,9 +46,7 @@ OWN_CLIENT_IDS: Final = tuple(
     f"kraftsim-{role}" for role in ("admin", "features", "probe", "quorum", "voters")
 )
 """The client ids of these."""
-FETCHER: Final = re.compile(
-    r"broker-(\d+)-(?:fetcher-\d+|txn-marker-sender|add-partitions-to-txn)"
-)
+FETCHER: Final = re.compile(r"broker-(\d+)-(?:fetcher-\d+|txn-marker-sender|add-partitions-to-txn)")
 """The client ids of a broker in connections to other brokers: as a follower, as a coordinator that
 writes transaction markers, and as a leader that asks whether a transaction has a partition.
 """

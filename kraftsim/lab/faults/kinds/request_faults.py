@@ -13,6 +13,7 @@ moment: so the reply is lost of the very EndTxn that has prepared a transaction.
 
 import asyncio
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from math import ceil
 from typing import Protocol
 
@@ -37,7 +38,7 @@ KIND = "request-fault"
 TEXT = "fault"
 """The parameter that has the fault as `request_fault_text` writes it."""
 HERE = "here"
-"""The parameter that limits it to the node at which the trigger fired."""
+"""The parameter that limits it to the node at which the trigger fired, if its text allows that."""
 ATTACHMENT = "request faults"
 """An attachment of the simulation, set by the code that starts its nodes."""
 
@@ -101,9 +102,10 @@ def request_fault(injection: Injection) -> None:
     carrier = injection.simulation.attachments.get(ATTACHMENT)
     if carrier is None:
         return  # a simulation without nodes of Kafka
+    fault = _fault_at(injection.text(TEXT) or "", injection.target)
     host = injection.trigger_context.host
-    here = host if host is not None and injection.flag(HERE) else injection.target
-    fault = _fault_at(injection.text(TEXT) or "", here)
+    if host is not None and injection.flag(HERE) and fnmatchcase(host, fault.node or "*"):
+        fault = structs.replace(fault, node=host)
     number = _carrier(carrier).add(
         fault,
         lambda hit: injection.record_effect(f"{fault}: {hit}"),
