@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka-to-m interop-kafka-from-n interop-others replayed-bugs exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench bench-compare identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants verdicts audit-corpus claims up down fmt docs dist lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-analysis test-house test-others interop interop-clients interop-requirements interop-kafka-to-m interop-kafka-from-n interop-others replayed-bugs exactly-once oracle migration upgrades probes streams tools check coverage lint types doors bench bench-compare identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants search-coverage verdicts audit-corpus claims up down fmt docs dist lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -185,6 +185,9 @@ every-order: setup ## Explore event orderings exhaustively (bounded model check)
 
 mutants: setup ## Insert one wrong rule at a time and check that a test or campaign fails: reference/mutants.md; ARGS="NAME ... --resume" selects
 	$(BIN)/python -m tools.mutants $(ARGS)
+
+search-coverage: setup ## Run a campaign with the random faults of every scenario, and record what they exercised: reference/search-coverage.md; ARGS="--seeds 100"
+	$(BIN)/python -m tools.search_coverage $(ARGS)
 
 verdicts: setup ## Compare the verdicts of online checks, DuckDB and Spark SQL over 1,000 runs, half of them with a bug; ARGS="--rounds 1"
 	$(BIN)/python -m tools.verdicts $(ARGS)

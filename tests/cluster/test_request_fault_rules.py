@@ -34,6 +34,7 @@ from kraftsim.lab.faults.rules_request_faults import (
     SeenRequest,
 )
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from protocol.requests import decode_response, request_chunks, response_chunks

@@ -15,7 +15,7 @@ import kraftsim
 from kraftsim.cli.main import kraftsim as command
 from kraftsim.clients.events import ApplicationEnded, ApplicationStarted
 from kraftsim.lab.application.simulate import SimulationFailed, reference_of, request_of
-from kraftsim.lab.explore import isolated
+from kraftsim.lab.explore import blocking, isolated
 from kraftsim.lab.explore.isolated import RunnerFailed, close_idle_runners
 from kraftsim.world.simulated import Simulation
 from tests.simulate import applications
@@ -156,7 +156,7 @@ def test_code_that_blocks_the_event_loop_is_stopped(monkeypatch: pytest.MonkeyPa
     former = signal.getsignal(signal.SIGALRM)
     try:
         isolated.watch_for_blocking()
-        with Simulation(1) as simulation, pytest.raises(isolated.Blocked, match="blocks the event"):
+        with Simulation(1) as simulation, pytest.raises(blocking.Blocked, match="blocks the event"):
             simulation.run_until(blocks())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -2,11 +2,14 @@
 proves nothing is not called clean.
 """
 
+import asyncio
 import gc
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +17,24 @@ from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
 from kraftsim.cli.progress import deadline, faults, line
-from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    Mode,
+    ScenarioEnvironment,
+    ScenarioFailed,
+    scenario,
+)
 from kraftsim.lab.campaign.identity import IdentityResult, check_identity
 from kraftsim.lab.campaign.sweep import SweepProgress, campaign, sweep
-from kraftsim.lab.campaign.worker_pool import Terms
+from kraftsim.lab.campaign.worker_pool import CampaignJob, Terms
+from kraftsim.lab.explore import blocking
 from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
 from kraftsim.lab.faults.fault import AtTime, Fault, OnState
 from kraftsim.world.simulated import Simulation
 
+RunScenario = Callable[[ScenarioEnvironment], Awaitable[None]]
 NAME = "producer_ids_survive_failover"
 CHEAP = "idempotent_producers_under_kill"
 BUG = "KAFKA-10533"
@@ -142,6 +153,73 @@ def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path: Path) -> Non
     assert [(run["seed"], run["trouble"]) for run in found["found"]] == [
         (2, "its worker process died (exit code 9)")
     ]
+
+
+async def fails(stage: ScenarioEnvironment) -> None:
+    raise ScenarioFailed("nothing was written")
+
+
+async def settles_never(stage: ScenarioEnvironment) -> None:
+    raise LivenessLost("no leader within 10 s")
+
+
+async def waits_for_ever(stage: ScenarioEnvironment) -> None:
+    await asyncio.Event().wait()
+
+
+async def turns_for_ever(stage: ScenarioEnvironment) -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+async def is_cancelled(stage: ScenarioEnvironment) -> None:
+    raise asyncio.CancelledError
+
+
+async def exits(stage: ScenarioEnvironment) -> None:
+    raise SystemExit(3)
+
+
+async def is_wrong(stage: ScenarioEnvironment) -> None:
+    raise KeyError("a mistake of the scenario")
+
+
+async def blocks(stage: ScenarioEnvironment) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("run", "trouble"),
+    [
+        (fails, "ScenarioFailed: nothing was written"),
+        (settles_never, "LivenessLost: no leader"),
+        (waits_for_ever, "SimulationTimeLimit"),
+        (turns_for_ever, "SimulationLivelock"),
+        (is_cancelled, "CancelledError"),
+        (exits, "SystemExit in the harness: 3"),
+        (is_wrong, "KeyError in the harness: 'a mistake of the scenario'"),
+        (blocks, "Blocked"),
+    ],
+)
+def test_sweep_stops_at_a_seed_without_a_verdict_and_lists_it(
+    monkeypatch: pytest.MonkeyPatch, run: RunScenario, trouble: str
+) -> None:
+    """In the process of the sweep, too, which must not end with it."""
+    monkeypatch.setattr(blocking, "CPU_SECONDS", 1.0)
+    usual = CampaignJob.request
+
+    def request(job: CampaignJob) -> RunRequest:
+        asked = usual(job)
+        return replace(asked, scenario=replace(asked.scenario, run=run, limit_seconds=20.0))
+
+    monkeypatch.setattr(CampaignJob, "request", request)
+    result = campaign((CHEAP,), seeds=range(1, 4), jobs=1)
+    (found,) = result.sweeps[0].found
+    assert (found.seed, found.outcome) == (1, "failed")
+    assert trouble in (found.trouble or "")
+    assert result.has_violations and f"seed 1: {found.trouble}" in result.sweeps[0].troubles
+    assert any(trouble in line for line in result.lines())
 
 
 @pytest.fixture(scope="module")

@@ -193,9 +193,9 @@ def test_errors_of_rows_are_not_those_of_the_whole(version: int) -> None:
         (ErrorCode.UNKNOWN_LEADER_EPOCH, False),
     ):
         answer = error_response(1, version, fetch, error)
-        assert answer is not None and (answer.error_code == error) == own  # type: ignore[attr-defined]
+        assert answer is not None and (answer.error_code == error) == own
         if not own:
-            (row,) = answer.responses[0].partitions  # type: ignore[attr-defined]
+            (row,) = answer.responses[0].partitions
             epoch = 4 if error is ErrorCode.UNKNOWN_LEADER_EPOCH else 5
             assert (row.error_code, row.current_leader.leader_epoch) == (error, epoch)
             assert row.current_leader.leader_id == -1
@@ -208,6 +208,6 @@ def test_unstable_offsets_are_those_of_partitions() -> None:
     body = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
     answer = error_response(9, 8, body, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert answer is not None
-    (group,) = answer.groups  # type: ignore[attr-defined]
+    (group,) = answer.groups
     assert group.error_code == 0
     assert [row.error_code for row in group.topics[0].partitions] == [88, 88]

@@ -18,6 +18,7 @@ import msgspec
 from kraftsim.analysis.ingest import ingest_runs
 from kraftsim.lab.campaign.code_paths import recorded
 from kraftsim.lab.campaign.worker_pool import OK, CampaignJob, JobDone, broken
+from kraftsim.lab.explore.blocking import unblocked
 from kraftsim.lab.explore.run import run_request
 
 EVENTS, FOUND, DONE, CODE = "events", "found", "done", "code"
@@ -28,8 +29,11 @@ def main() -> None:
     for line in sys.stdin.buffer:
         job = msgspec.json.decode(line, type=CampaignJob)
         try:
-            done = _run(job)
-        except Exception as error:
+            with unblocked():
+                done = _run(job)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             traceback.print_exc()
             done = broken(job, f"{type(error).__name__} in the harness: {error}")
         _leave(job, done)

@@ -19,6 +19,7 @@ from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.extensions import load, loadable
 from kraftsim.lab.bugs.bug import bug
 from kraftsim.lab.explore import isolated
+from kraftsim.lab.explore.blocking import unblocked
 from kraftsim.lab.explore.record import RunResult, replay_command
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
@@ -159,11 +160,15 @@ def carry_out(job: CampaignJob) -> JobDone:
 def run_job_safely(job: CampaignJob) -> JobDone:
     """Run a seed.
 
-    An exception in the harness itself is a finding, too, and does not stop the other seeds.
+    An exception in the harness itself is a finding, too, and does not stop the other seeds; nor
+    does code that ends the process, cancels the scenario, or never returns.
     """
     try:
-        return carry_out(job)
-    except Exception as error:
+        with unblocked():
+            return carry_out(job)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         return broken(
             job,

@@ -29,9 +29,9 @@ import msgspec
 
 from kraftsim.cluster.scenario import REFERENCE_SIGN, Mode, scenario
 from kraftsim.extensions import is_path, load, loadable
+from kraftsim.lab.explore.blocking import Blocked, steps_of_loop
 from kraftsim.lab.explore.request import RunEnvironment, RunRequest
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.world.simulated.ambient import running_loop
 from kraftsim.world.simulated.launcher import relaunch_pinned
 
 CONSOLE_FILE: Final = "console.log"
@@ -45,10 +45,6 @@ INSIDE: Final = "KRAFTSIM_ISOLATED"
 TAIL_LINES: Final = 12
 FATAL: Final = "Fatal Python error"
 """The first line that faulthandler writes."""
-
-
-class Blocked(BaseException):
-    """Code did not yield to the event loop. No `except Exception` of that code catches it."""
 
 
 class RunnerFailed(RuntimeError):
@@ -412,8 +408,7 @@ def watch_for_blocking() -> None:
 
     def look(number: int, frame: object) -> None:
         nonlocal seen
-        loop = running_loop()
-        steps = -1 if loop is None else loop.steps
+        steps = steps_of_loop()
         if steps == seen != -1:
             raise Blocked(
                 f"no callback ended within {BLOCKED_SECONDS} s of real time: the code blocks the "

@@ -67,7 +67,7 @@ def way_of(fault: RequestFault) -> str:
     if action is RequestAction.ERROR:
         return f"error={error_name(fault.error)}{' done' if fault.done else ''}"
     if action not in MEANT_FOR["done"]:
-        return action.value
+        return str(action.value)
     return f"{action.value}={'reply' if fault.is_of_replies else 'request'}"
 
 

@@ -210,7 +210,7 @@ class _Draw:
         return Fault(kind=KIND, trigger=trigger, params=params)
 
     def _node(self, api: Api) -> str:
-        """Return the server, or all of its role: brokers ask controllers and brokers with one API."""
+        """Return the server, or all of its role: the same API may be asked of other roles, too."""
         servers = self._fault_space.of(api.servers)
         everyone = pattern_of(api.servers, servers)
         is_one = everyone is None or self._random.random() < 0.3

@@ -7,8 +7,9 @@
     OPTION  := once | done | version=N, N.., ..N or N..M | FIELD=VALUE
 
 FIELD is a field of `RequestFault`; `times=all` is no limit, `sender=any` any sender, and `done` is
-for an error: the node serves the request before. A value with blanks is quoted as in a shell. The command line, the HTTP control, scenarios, replays and
-tests read the same form; `request_fault_text` prints what `parse_request_fault` reads.
+for an error: the node serves the request before. A value with blanks is quoted as in a shell. The
+command line, the HTTP control, scenarios, replays and tests read the same form;
+`request_fault_text` prints what `parse_request_fault` reads.
 """
 
 import re

@@ -141,7 +141,9 @@ def _is_at_an_event(injection: Injection) -> bool:
 
 
 def _carrier(found: object) -> RequestFaultCarrier:
-    assert hasattr(found, "add") and hasattr(found, "remove"), "the name is used here only"
+    assert hasattr(found, "expect") and hasattr(found, "add") and hasattr(found, "remove"), (
+        "the name is used here only"
+    )
     carrier: RequestFaultCarrier = found
     return carrier
 
