@@ -23,6 +23,7 @@ from kraftsim.lab.faults.random_request_faults import (
     REVEALING,
     WAYS,
     RequestWay,
+    apis_of,
     draw_request_faults,
     errors_at,
 )
@@ -84,7 +85,7 @@ def test_draws_are_plain_data_about_apis_of_the_space() -> None:
     faults = drawn()
     assert from_json(to_json(faults)) == faults
     assert {fault.kind for fault in faults} == {KIND}
-    keys = {api.key for api in SPACE.apis}
+    keys = {api.key for api in apis_of(SPACE)}
     assert {asked(fault).api for fault in faults} == keys
     assert not drawn(replace(SPACE, apis=()))
 
@@ -92,12 +93,12 @@ def test_draws_are_plain_data_about_apis_of_the_space() -> None:
 def test_every_api_gets_every_action_and_every_error_of_its_table() -> None:
     faults = [asked(fault) for fault in drawn(seeds=range(4000))]
     ways = {(fault.api, fault.action, fault.is_of_replies) for fault in faults}
-    for api in SPACE.apis:
+    for api in apis_of(SPACE):
         for way in WAYS:
             if way.action is not RequestAction.ERROR:
                 assert (api.key, way.action, way.is_done) in ways, (api, way)
     errors = {(fault.api, fault.error, fault.done) for fault in faults}
-    for api in SPACE.apis:
+    for api in apis_of(SPACE):
         for done in (False, True):
             for error in errors_at(api, RequestWay(RequestAction.ERROR, is_done=done), SPACE):
                 assert (api.key, error.code, done) in errors, (api, error)
@@ -158,7 +159,7 @@ def test_revealing_events_exist_with_their_fields() -> None:
 def test_table_has_every_api_of_every_fault_space(each: Scenario) -> None:
     """The table says what its servers answer, or why there is no error to answer."""
     assert each.fault_space is not None
-    for api in each.fault_space.apis:
+    for api in apis_of(each.fault_space):
         found = possible_errors(api.key, api.clients, api.servers)
         assert found.errors or found.reason, api
 

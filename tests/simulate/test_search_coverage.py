@@ -10,6 +10,7 @@ from kraftsim.cluster.scenario import scenarios
 from kraftsim.lab.faults.coverage import coverage_lines, labels_of
 from kraftsim.lab.faults.fault import FAULTS, SIM, Fault, OnEvent
 from kraftsim.lab.faults.kinds.request_faults import of_requests
+from kraftsim.lab.faults.random_request_faults import apis_of
 from kraftsim.lab.faults.rules_request_faults import api_name
 from tools.docs.search_coverage_page import errors_of_spaces, never_effective, search_coverage_page
 from tools.search_coverage import SearchCoverage, drawn_labels, read_record
@@ -20,7 +21,7 @@ SEARCHED = [each for each in scenarios() if each.fault_space is not None]
 
 @pytest.fixture(scope="module")
 def drawn() -> Counter[str]:
-    """The labels of 200 schedules of each scenario with a fault space."""
+    """The labels of 400 schedules of each scenario with a fault space."""
     return drawn_labels(SEARCHED)
 
 
@@ -36,7 +37,7 @@ def test_every_api_of_a_fault_space_is_drawn(drawn: Counter[str]) -> None:
         (api_name(api.key), api.clients)
         for each in SEARCHED
         if each.fault_space is not None
-        for api in each.fault_space.apis
+        for api in apis_of(each.fault_space)
     }
     assert not declared - found
 
@@ -56,7 +57,7 @@ def test_every_api_that_is_exchanged_is_declared_by_a_space_or_has_a_reason() ->
         f"{api_name(api.key)} {api.clients}"
         for each in SEARCHED
         if each.fault_space is not None
-        for api in each.fault_space.apis
+        for api in apis_of(each.fault_space)
     }
     unknown = sorted(set(read_record().exchanged) - declared)
     assert unknown == sorted(NEVER_ASKED), "declare it in a fault space, or give a reason"

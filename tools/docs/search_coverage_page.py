@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kraftsim.cluster.scenario import scenarios
 from kraftsim.lab.faults.coverage import FAULT, REQUEST
 from kraftsim.lab.faults.fault import FAULTS, SIM
+from kraftsim.lab.faults.random_request_faults import WAYS, apis_of, errors_at
 from kraftsim.lab.faults.rules_possible_errors import TABLE
 from kraftsim.lab.faults.rules_request_faults import api_name, error_name
 from tools.search_coverage import SearchCoverage, read_record
@@ -124,14 +125,12 @@ def never_effective(record: SearchCoverage) -> list[str]:
 
 def errors_of_spaces() -> set[str]:
     """Return the labels of the errors that random faults may answer in some scenario's space."""
-    from kraftsim.lab.faults.random_request_faults import WAYS, errors_at
-
     return {
         f"{REQUEST} {api_name(api.key)} {api.clients} error={error_name(error.code)}"
         f"{' done' if error.is_done else ''}"
         for each in scenarios()
         if each.fault_space is not None
-        for api in each.fault_space.apis
+        for api in apis_of(each.fault_space)
         for way in WAYS
         for error in errors_at(api, way, each.fault_space)
     }

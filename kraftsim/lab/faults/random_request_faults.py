@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHARE: Final = 0.6
 """The share of random schedules that have faults of requests."""
-COUNTS: Final = ((1, 2), (1, 2), (2, 6), (2, 6), (6, 12), (12, 24))
+COUNTS: Final = ((1, 2), (2, 6), (2, 6), (6, 12), (6, 12), (12, 30))
 KEPT: Final = (0.2, 0.5, 1.0)
 """The share of APIs, and of actions, that a run keeps."""
 DELAYS_MS: Final = OneOf((1, 10, 50, 200, 1000, 3000))
@@ -63,7 +63,7 @@ RARE: Final = 12
 faults: half of its faults begin early, and wait for one.
 """
 EARLY: Final = 8
-COPIES_AT_ONCE: Final = (ApiKey.BROKER_REGISTRATION,)
+COPIES_AT_ONCE: Final = (ApiKey.BROKER_REGISTRATION, ApiKey.CONTROLLER_REGISTRATION)
 """A late copy of it registers a process that has ended, and the next one is refused until it is
 restarted again, in Apache Kafka as well.
 """
@@ -96,15 +96,16 @@ WAYS: Final[tuple[RequestWay, ...]] = (
     RequestWay(RequestAction.BLACKHOLE),
 )
 WEIGHTS: Final[Mapping[RequestWay, int]] = {
-    RequestWay(RequestAction.ERROR): 8,
-    RequestWay(RequestAction.ERROR, is_done=True): 8,
     RequestWay(RequestAction.DROP, is_done=True): 4,
     RequestWay(RequestAction.DISCONNECT, is_done=True): 3,
     RequestWay(RequestAction.DUPLICATE): 3,
 }
 """How often a way is drawn in comparison with another one, where that is not 1: the ambiguous cases
-are those that bugs are in.
+are those that bugs are in. An error counts ERROR_WEIGHT times for each one that is possible.
 """
+ERROR_WEIGHT: Final = 3
+API_WEIGHT: Final = 6
+"""An API is drawn as often as this and the number of its errors."""
 
 REVEALING: Final[Mapping[ApiKey, tuple[tuple[str, Mapping[str, Value]], ...]]] = {
     ApiKey.PRODUCE: (("BatchAppended", {}), ("DuplicateAnswered", {})),
@@ -127,6 +128,25 @@ REVEALING: Final[Mapping[ApiKey, tuple[tuple[str, Mapping[str, Value]], ...]]] =
 }
 """Events that happen while a request of the API is served, with the fields that they have then."""
 REVEALING_TIMES_MAX: Final = 60
+IMPLIED: Final[Mapping[tuple[ApiKey, str, str], tuple[Api, ...]]] = {
+    (ApiKey.BROKER_REGISTRATION, BROKERS, CONTROLLERS): (
+        Api(ApiKey.ENVELOPE, BROKERS, CONTROLLERS, 8),
+        Api(ApiKey.CONTROLLER_REGISTRATION, CONTROLLERS, CONTROLLERS, 4),
+    ),
+    (ApiKey.FETCH, CLIENTS, BROKERS): (Api(ApiKey.LIST_OFFSETS, CLIENTS, BROKERS, 8),),
+    (ApiKey.JOIN_GROUP, CLIENTS, BROKERS): (Api(ApiKey.LEAVE_GROUP, CLIENTS, BROKERS, 4),),
+}
+"""APIs that whoever uses another one uses, too. Each connection begins with ApiVersions."""
+
+
+def apis_of(fault_space: FaultSpace) -> tuple[Api, ...]:
+    """Return the APIs of a fault space, and those that they imply."""
+    found = {(api.key, api.clients, api.servers): api for api in fault_space.apis}
+    for api in fault_space.apis:
+        versions = Api(ApiKey.API_VERSIONS, api.clients, api.servers, 8)
+        for each in (*IMPLIED.get((ApiKey(api.key), api.clients, api.servers), ()), versions):
+            found.setdefault((each.key, each.clients, each.servers), each)
+    return tuple(found.values())
 
 
 def draw_request_faults(random: "Random", fault_space: FaultSpace) -> tuple[Fault, ...]:
@@ -191,16 +211,16 @@ class _Draw:
     def __init__(self, random: "Random", fault_space: FaultSpace) -> None:
         self._random = random
         self._fault_space = fault_space
-        self._apis = self._some(list(fault_space.apis))
-        kept = self._some(list(WAYS))
-        self._ways = kept
+        self._apis = self._some(list(apis_of(fault_space)))
+        self._weights = [API_WEIGHT + self._errors(api) for api in self._apis]
+        self._ways = self._some(list(WAYS))
 
     def fault(self) -> Fault:
         """Draw one fault."""
-        api = self._pick(self._apis)
+        (api,) = self._random.choices(self._apis, self._weights)
         possible = ways_of(api, self._fault_space)
         ways = [way for way in self._ways if way in possible] or possible
-        (way,) = self._random.choices(ways, [WEIGHTS.get(way, 1) for way in ways])
+        (way,) = self._random.choices(ways, [self._weight(api, way) for way in ways])
         trigger = self._trigger(api)
         is_here = isinstance(trigger, OnEvent | OnState) and self._random.random() < 0.7
         fault = self._of_api(api, way, self._node(api))
@@ -208,6 +228,14 @@ class _Draw:
         if is_here:
             params[HERE] = True
         return Fault(kind=KIND, trigger=trigger, params=params)
+
+    def _errors(self, api: Api) -> int:
+        return sum(len(errors_at(api, way, self._fault_space)) for way in WAYS[:2])
+
+    def _weight(self, api: Api, way: RequestWay) -> int:
+        if way.action is RequestAction.ERROR:
+            return ERROR_WEIGHT * len(errors_at(api, way, self._fault_space))
+        return WEIGHTS.get(way, 1)
 
     def _node(self, api: Api) -> str:
         """Return the server, or all of its role: the same API may be asked of other roles, too."""

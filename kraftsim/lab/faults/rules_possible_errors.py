@@ -186,9 +186,17 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         fatal=(E.TOPIC_AUTHORIZATION_FAILED,),
         reason="a broker always names the brokers, so it is served, and its topics get the error",
     ),
-    (ApiKey.API_VERSIONS, CLIENTS, BROKERS): _errors(
-        reason="UNSUPPORTED_VERSION has the form of version 0, whatever the request has"
-    ),
+    **{
+        (ApiKey.API_VERSIONS, clients, servers): _errors(
+            reason="UNSUPPORTED_VERSION has the form of version 0, whatever the request has"
+        )
+        for clients, servers in (
+            (CLIENTS, BROKERS),
+            (BROKERS, BROKERS),
+            (BROKERS, CONTROLLERS),
+            (CONTROLLERS, CONTROLLERS),
+        )
+    },
     (ApiKey.INIT_PRODUCER_ID, CLIENTS, BROKERS): _errors(
         before=(
             E.COORDINATOR_LOAD_IN_PROGRESS,
