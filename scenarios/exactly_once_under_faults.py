@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
+COPIERS = ("copier-1", "copier-2", "copier-3")
 (
     PRODUCE,
     FIND_COORDINATOR,
@@ -164,11 +165,12 @@ SCENARIO = Scenario(
     fault_space=cluster_fault_space(
         controllers=1,
         brokers=3,
-        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3"),
+        clients=("writer-1", "writer-2", *COPIERS),
         apis=(*WRITER_APIS, *TRANSACTION_APIS),
         brokers_keep_records=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
+        may_answer_fatal=COPIERS,
     ),
     limit_seconds=900.0,
     workload={**WORKLOAD, "crashes": 8, "pauses": 6, "work_ms": int(WORK_SECONDS * 1000)},

@@ -172,17 +172,22 @@ class RequestTap:
         deferred now meet it.
         """
         for connection in self._of.connections():
-            asked = connection.deferred
-            if asked is None:
+            unwritten = connection.unwritten
+            if unwritten is None:
                 continue
-            body = asked.body if isinstance(asked, Call) else None
+            asked, frame = unwritten
+            body = _not_kept
+            if isinstance(asked, Call):
+                body = partial(_same, asked.body)
+            elif frame is not None:
+                body = partial(decode_request, asked, frame)
             request = SeenRequest(
                 node=self._context.node,
                 sender=sender_of(asked.client_id, self._context.client_ids),
                 api_key=asked.api_key,
                 api_version=asked.api_version,
                 client_id=asked.client_id,
-                body=_not_kept if body is None else partial(_same, body),
+                body=body,
                 topic_name=self._topic_name,
                 is_answered=True,
             )

@@ -155,6 +155,7 @@ class ServerConnection(asyncio.Protocol):
         self._sender: FileSender | None = None
         self._pending: Deferred | None = None
         self._pending_asked: Asked = NO_HEAD
+        self._is_diverted = False
         self._pending_frame: bytes | None = None
         self._unwritten_bytes = 0
         """The size of `out`, except fixed-size responses: those are not much larger than their
@@ -296,9 +297,17 @@ class ServerConnection(asyncio.Protocol):
         pending = self._pending
         return None if pending is None or pending.answer is not None else self._pending_asked
 
+    @property
+    def unwritten(self) -> tuple[Asked, bytes | None] | None:
+        """The request whose response is deferred, or was, and is not written yet, with its frame if
+        that is kept.
+        """
+        return None if self._pending is None else (self._pending_asked, self._pending_frame)
+
     def divert(self, through: Callable[[Deferred], Deferred]) -> None:
-        """Let the response that is deferred now pass through another one: for faults."""
+        """Let the response that is deferred, and not written, pass through another one: for faults."""
         assert self._pending is not None, "a response is deferred"
+        self._is_diverted = True
         self._pending = through(self._pending)
         self._pending.attach(self._on_answer)
 
@@ -494,7 +503,9 @@ class ServerConnection(asyncio.Protocol):
         deferred = self._pending
         if deferred is None or self._shell.is_dead:
             return
-        assert deferred.answer is not None, "called once the answer is complete"
+        if deferred.answer is None:
+            assert self._is_diverted, "called once the answer is complete"
+            return
         asked, frame = self._pending_asked, self._pending_frame
         self._pending, self._pending_asked, self._pending_frame = None, NO_HEAD, None
         self._put(deferred.answer, asked, frame)

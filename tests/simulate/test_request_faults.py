@@ -8,19 +8,25 @@ import pytest
 
 from kraftsim.cluster.request_tap import RequestTap
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.events.runs import FaultTookEffect
+from kraftsim.events.runs import FaultInjected, FaultTookEffect
 from kraftsim.lab.campaign.worker_pool import CampaignJob, Terms
 from kraftsim.lab.explore.isolated import as_data
 from kraftsim.lab.explore.record import replay_command
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
 from kraftsim.lab.faults.arm import arm
-from kraftsim.lab.faults.fault import AtTime, Fault
+from kraftsim.lab.faults.fault import AtTime, Fault, OnEvent, Value
 from kraftsim.lab.faults.kinds.request_faults import of_requests
 from kraftsim.lab.faults.request_fault_text import BadRequestFault
+from kraftsim.producer_ids.events import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdBlockRequested,
+    ProducerIdReturned,
+)
 from kraftsim.server.broker import Broker
 from kraftsim.server.controller import Controller
-from tests.simulate.fault_cluster import FaultCluster, fault_cluster
+from tests.simulate.fault_cluster import IDS, FaultCluster, fault_cluster
 
 ASKED = "InitProducerId"
 TEXTS = (
@@ -43,6 +49,11 @@ TEXTS = (
     "BrokerHeartbeat drop=reply sender=any",
     "Fetch reorder sender=any node=controller-* wait_ms=2000 times=5",
     "AllocateProducerIds error=NOT_CONTROLLER sender=any times=2",
+    f"{ASKED} error=COORDINATOR_LOAD_IN_PROGRESS done times=3",
+    "AllocateProducerIds error=REQUEST_TIMED_OUT done sender=broker-* node=controller-* times=2",
+    "Fetch error=NOT_LEADER_OR_FOLLOWER sender=broker-* node=controller-* times=3",
+    "Fetch error=UNKNOWN_LEADER_EPOCH sender=controller-* node=controller-* times=3",
+    "BrokerHeartbeat error=STALE_BROKER_EPOCH sender=broker-1 times=2",
 )
 
 
@@ -51,6 +62,41 @@ def test_cluster_keeps_its_guarantees_and_settles(text: str) -> None:
     with fault_cluster(seed=2) as cluster:
         injection = cluster.inject("request-fault", "*", {"fault": text})
         assert injection.has_fired and injection.is_effective
+
+
+def test_reply_is_lost_of_the_request_that_is_served_when_the_event_happens() -> None:
+    """No later request has the event: that fault would have no effect otherwise."""
+    with fault_cluster(seed=2) as cluster:
+        last = OnEvent(kind="ProducerIdReturned", nth=IDS)
+        injection = cluster.inject("request-fault", "*", {"fault": f"{ASKED} drop=reply"}, last)
+        assert injection.is_effective
+        assert len(cluster.of(ProducerIdReturned)) == IDS + 1, "the client has asked again"
+
+
+def test_reply_is_lost_that_waits_when_the_event_happens() -> None:
+    """The controller answers once the record is committed."""
+    with fault_cluster(seed=2) as cluster:
+        text = "AllocateProducerIds error=REQUEST_TIMED_OUT done sender=broker-* node=controller-*"
+        event = OnEvent(kind="ProducerIdBlockAllocated")
+        params: dict[str, Value] = {"fault": text, "here": True}
+        injection = cluster.inject("request-fault", "*", params, event)
+        assert injection.is_effective
+        kinds = [type(event) for _, _, event in cluster.emitted]
+        fired, took = kinds.index(FaultInjected), kinds.index(FaultTookEffect)
+        assert ProducerIdBlockRequested not in kinds[fired:took]
+        blocks = [event.first_producer_id for event in cluster.of(ProducerIdBlockReceived)]
+        given = [event.first_producer_id for event in cluster.of(ProducerIdBlockAllocated)]
+        assert given[0] not in blocks, "the block whose answer was lost is given to nobody"
+
+
+def test_event_limits_the_fault_to_its_node_if_the_text_allows_that() -> None:
+    for text, is_effective in ((f"{ASKED} drop=reply", True), (f"{ASKED} drop=reply node=x", False)):
+        with fault_cluster(seed=2) as cluster:
+            event = OnEvent(kind="ProducerIdReturned", host="broker-2")
+            params: dict[str, Value] = {"fault": text, "here": True}
+            assert cluster.inject("request-fault", "*", params, event).is_effective == is_effective
+            effects = [each.effect for each in cluster.of(FaultTookEffect)]
+            assert all(effect.endswith("at broker-2") for effect in effects)
 
 
 def taps(cluster: FaultCluster) -> list[bool]:

@@ -98,9 +98,9 @@ class FaultSpace:
     """Whether nodes may run another release for a while."""
     clients_fail: bool = False
     """Whether the processes of clients may have faults, too: applications that are restarted."""
-    may_answer_fatal: bool = False
-    """Whether clients may get errors after which they give up or abort their transaction, such as
-    TOPIC_AUTHORIZATION_FAILED: the workload goes on with another client, and its guarantees hold.
+    may_answer_fatal: tuple[str, ...] = ()
+    """The hosts of clients that may get errors after which these give up or abort their transaction,
+    such as TOPIC_AUTHORIZATION_FAILED: the workload goes on with others, and its guarantees hold.
     """
     of_size: "Sized"
     """Returns the fault space for other numbers of nodes."""
@@ -298,6 +298,7 @@ def cluster_fault_space(
     brokers_replicate: bool = False,
     fault_seconds: float,
     settings: Mapping[str, Between | OneOf] | None = None,
+    may_answer_fatal: tuple[str, ...] = (),
 ) -> FaultSpace:
     """Return the fault space of a KRaft cluster with the node names of `ClusterSpec`; `apis` are
     those of the clients.
@@ -344,8 +345,10 @@ def cluster_fault_space(
         },
         settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {}), **(settings or {})},
         fault_ms=int(fault_seconds * 1000),
+        may_answer_fatal=may_answer_fatal,
         of_size=partial(
             cluster_fault_space,
+            may_answer_fatal=may_answer_fatal,
             clients=clients,
             apis=apis,
             brokers_keep_records=brokers_keep_records,

@@ -258,7 +258,8 @@ class _Draw:
         fields.update(self._amounts(api, way))
         if way.action is RequestAction.ERROR:
             fields.update(self._error(api, way))
-        fields.update(self._sender(api))
+        else:
+            fields.update(self._sender(api))
         return RequestFault(
             action=way.action,
             done=way.is_done and not fields.get("throttle_ms"),
@@ -269,7 +270,7 @@ class _Draw:
 
     def _error(self, api: Api, way: RequestWay) -> dict[str, object]:
         error = self._pick(errors_at(api, way, self._fault_space))
-        fields: dict[str, object] = {"error": int(error.code)}
+        fields = {"error": int(error.code), **self._sender(api, is_fatal=error.is_fatal)}
         if error.version_min:
             fields["version_min"] = error.version_min
         if error.version_max is not None:
@@ -302,10 +303,11 @@ class _Draw:
                 return {"bytes_per_second": self._integer(RATES)}
         return {}
 
-    def _sender(self, api: Api) -> dict[str, object]:
+    def _sender(self, api: Api, *, is_fatal: bool = False) -> dict[str, object]:
         """Return whose requests: those of a role, or of one of its hosts."""
-        hosts = self._fault_space.of(api.clients)
-        host = self._pick(hosts) if hosts and self._random.random() < 0.3 else None
+        hosts = self._fault_space.may_answer_fatal if is_fatal else self._fault_space.of(api.clients)
+        is_one = is_fatal or self._random.random() < 0.3
+        host = self._pick(hosts) if hosts and is_one else None
         if api.clients == CLIENTS:
             client_ids: dict[str, object] = {} if host is None else {"client_id": f"{host}*"}
             return {"sender": CLIENT_SENDERS, **client_ids}

@@ -587,15 +587,23 @@ class TransformApp:
             topics=(self.output_topic,),
             session_timeout_ms=self.session_timeout_ms,
         )
-        consumer = client_host.group_consumer(self._called("watcher"), settings)
+        name = self._called("watcher")
 
-        async def look() -> None:
-            await consumer.start()
+        async def watch() -> None:
+            incarnation = 1
             while not self._is_done:
-                await consumer.poll()
-            await consumer.close()
+                client_id = name if incarnation == 1 else f"{name}.{incarnation}"
+                consumer = client_host.group_consumer(client_id, settings)
+                await consumer.start()
+                try:
+                    while not self._is_done:
+                        await consumer.poll()
+                except MembershipFailed:
+                    incarnation += 1
+                    await asyncio.sleep(RESTART_SECONDS)
+                await consumer.close()
 
-        await client_host.run(look())
+        await client_host.run(watch())
 
     def settings(self, *, is_old: bool = False) -> TransformSettings:
         """Return the settings of a member."""
