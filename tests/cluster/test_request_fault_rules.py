@@ -494,7 +494,7 @@ def test_sender_may_be_a_pattern_of_nodes() -> None:
     for sender, count in (("broker-1", 1), ("controller-101", 0), ("clients", 0)):
         rules = RequestRules()
         rules.add(fault, 0)
-        rules.decide(seen(key=27, sender=sender), 0)
+        rules.decide(seen(api_key=27, sender=sender), 0)
         assert rules.status(0)[0].matched == count
 
 

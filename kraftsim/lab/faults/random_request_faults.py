@@ -60,9 +60,13 @@ LEFT_BYTES: Final = OneOf((8, 12, 20, 60, 200))
 RATES: Final = OneOf((50, 500, 5000))
 RARE: Final = 12
 """Of an API with at most so many requests in a run, most are sent in its beginning or after other
-faults: half of its faults begin early, and wait for one.
+faults: most of its faults begin early, and wait for one.
 """
 EARLY: Final = 8
+"""The part of the time that is early: one eighth."""
+EARLY_SHARE: Final = 0.6
+ONE_HOST_SHARE: Final = 0.2
+"""The share of faults about one client, and of those about one server."""
 COPIES_AT_ONCE: Final = (ApiKey.BROKER_REGISTRATION, ApiKey.CONTROLLER_REGISTRATION)
 """A late copy of it registers a process that has ended, and the next one is refused until it is
 restarted again, in Apache Kafka as well.
@@ -241,7 +245,7 @@ class _Draw:
         """Return the server, or all of its role: the same API may be asked of other roles, too."""
         servers = self._fault_space.of(api.servers)
         everyone = pattern_of(api.servers, servers)
-        is_one = everyone is None or self._random.random() < 0.3
+        is_one = everyone is None or self._random.random() < ONE_HOST_SHARE
         return self._pick(servers) if is_one or everyone is None else everyone
 
     def _of_api(self, api: Api, way: RequestWay, node: str) -> RequestFault:
@@ -254,7 +258,7 @@ class _Draw:
                 fields["share"] = self._pick((1, 1, 0.5, 0.2))
         else:
             fields["times"] = self._integer(TIMES)
-            fields["nth"] = self._pick((1, 1, 1, self._nth(api.frames_max)))
+            fields["nth"] = self._pick((1, 1, 1, 1, self._nth(api.frames_max)))
         fields.update(self._amounts(api, way))
         if way.action is RequestAction.ERROR:
             fields.update(self._error(api, way))
@@ -305,8 +309,10 @@ class _Draw:
 
     def _sender(self, api: Api, *, is_fatal: bool = False) -> dict[str, object]:
         """Return whose requests: those of a role, or of one of its hosts."""
-        hosts = self._fault_space.may_answer_fatal if is_fatal else self._fault_space.of(api.clients)
-        is_one = is_fatal or self._random.random() < 0.3
+        hosts = (
+            self._fault_space.may_answer_fatal if is_fatal else self._fault_space.of(api.clients)
+        )
+        is_one = is_fatal or self._random.random() < ONE_HOST_SHARE
         host = self._pick(hosts) if hosts and is_one else None
         if api.clients == CLIENTS:
             client_ids: dict[str, object] = {} if host is None else {"client_id": f"{host}*"}
@@ -319,7 +325,7 @@ class _Draw:
     # ---- triggers
 
     def _trigger(self, api: Api) -> Trigger:
-        if _is_rare(api) and self._random.random() < 0.5:
+        if _is_rare(api) and self._random.random() < EARLY_SHARE:
             return AtTime(at_ms=self._random.randint(1, self._fault_space.fault_ms // EARLY))
         place = self._random.random()
         revealing = REVEALING.get(ApiKey(api.key), ())
