@@ -305,7 +305,7 @@ class ServerConnection(asyncio.Protocol):
         return None if self._pending is None else (self._pending_asked, self._pending_frame)
 
     def divert(self, through: Callable[[Deferred], Deferred]) -> None:
-        """Let the response that is deferred, and not written, pass through another one: for faults."""
+        """Let the deferred response, which is not written, pass through another one: for faults."""
         assert self._pending is not None, "a response is deferred"
         self._is_diverted = True
         self._pending = through(self._pending)

@@ -99,8 +99,8 @@ class FaultSpace:
     clients_fail: bool = False
     """Whether the processes of clients may have faults, too: applications that are restarted."""
     may_answer_fatal: tuple[str, ...] = ()
-    """The hosts of clients that may get errors after which these give up or abort their transaction,
-    such as TOPIC_AUTHORIZATION_FAILED: the workload goes on with others, and its guarantees hold.
+    """The hosts of clients that may get errors after which they give up or abort a transaction, such
+    as TOPIC_AUTHORIZATION_FAILED: the workload goes on with others, and its guarantees hold.
     """
     of_size: "Sized"
     """Returns the fault space for other numbers of nodes."""
