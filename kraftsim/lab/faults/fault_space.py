@@ -99,7 +99,7 @@ class FaultSpace:
     clients_fail: bool = False
     """Whether the processes of clients may have faults, too: applications that are restarted."""
     may_answer_fatal: tuple[str, ...] = ()
-    """The hosts of clients that may get errors after which they give up or abort a transaction, such
+    """The hosts of clients that may get errors after which they give up or abort, such
     as TOPIC_AUTHORIZATION_FAILED: the workload goes on with others, and its guarantees hold.
     """
     of_size: "Sized"
