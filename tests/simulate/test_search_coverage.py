@@ -48,7 +48,7 @@ def test_every_error_that_a_space_allows_is_drawn(drawn: Counter[str]) -> None:
     codes = {label.split(" ", 3)[3] for label in allowed}
     missing = codes - {label.split(" ", 3)[3] for label in drawn if label.startswith("request ")}
     assert not missing
-    assert sum(label in drawn for label in allowed) > 0.9 * len(allowed)
+    assert sum(label in drawn for label in allowed) > 0.85 * len(allowed)
 
 
 def test_every_api_that_is_exchanged_is_declared_by_a_space_or_has_a_reason() -> None:
