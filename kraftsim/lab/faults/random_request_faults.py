@@ -173,6 +173,7 @@ def errors_at(api: Api, way: RequestWay, fault_space: FaultSpace) -> list[Possib
         for error in possible_errors(api.key, api.clients, api.servers).errors
         if error.is_done == way.is_done
         and (not error.is_fatal or (fault_space.may_answer_fatal and api.clients == CLIENTS))
+        and (not error.of_transactions or _has_transactions(fault_space))
         and _exists(error, api.key)
     ]
 
@@ -184,6 +185,10 @@ def ways_of(api: Api, fault_space: FaultSpace) -> list[RequestWay]:
         for way in WAYS
         if way.action is not RequestAction.ERROR or errors_at(api, way, fault_space)
     ]
+
+
+def _has_transactions(fault_space: FaultSpace) -> bool:
+    return any(api.key == ApiKey.END_TXN for api in fault_space.apis)
 
 
 def _is_plain(fault_space: FaultSpace) -> bool:
