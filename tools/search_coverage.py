@@ -6,6 +6,7 @@ everywhere.
 """
 
 import datetime
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -58,8 +59,23 @@ def drawn_labels(searched: Iterable[Scenario], seeds: int = DRAWN_SEEDS) -> Coun
     )
 
 
-def record_of(result: CampaignResult, command: str) -> SearchCoverage:
-    """Return the record of a campaign."""
+def write_record(record: SearchCoverage) -> None:
+    """Write the record, one line for each label."""
+    fields = msgspec.to_builtins(record)
+    lines = [
+        f" {json.dumps(name)}: {_rows(value) if isinstance(value, dict) else json.dumps(value)}"
+        for name, value in fields.items()
+    ]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _rows(value: dict[str, object]) -> str:
+    rows = [f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in value.items()]
+    return "{\n" + ",\n".join(rows) + "\n }"
+
+
+def record_of(result: CampaignResult, command: str, commit: str) -> SearchCoverage:
+    """Return the record of a campaign that was run at a commit."""
     exercised: FaultCounts = {}
     exchanged: Counter[str] = Counter()
     for each in result.sweeps:
@@ -68,7 +84,7 @@ def record_of(result: CampaignResult, command: str) -> SearchCoverage:
     return SearchCoverage(
         command=command,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        commit=_git("rev-parse", "--short=9", "HEAD"),
+        commit=commit,
         scenarios={each.scenario: each.seeds_run for each in result.sweeps},
         not_clean=sum(len(each.found) for each in result.sweeps),
         exercised=dict(sorted(exercised.items())),
@@ -91,6 +107,7 @@ def main(names: Sequence[str], seeds: int, jobs: int | None, resume: Path | None
     """Run SEEDS seeds of the scenarios with a fault space, or of those named, and write the
     record.
     """
+    commit = _git("rev-parse", "--short=9", "HEAD")
     chosen = names or [each.name for each in scenarios() if each.fault_space is not None]
     result = campaign(
         tuple(chosen), seeds=range(1, 1 + seeds), jobs=jobs, keep_going=True, journal=resume
@@ -98,8 +115,7 @@ def main(names: Sequence[str], seeds: int, jobs: int | None, resume: Path | None
     print("\n".join(result.lines()))
     words = [*names, *([] if seeds == SEEDS else ["--seeds", str(seeds)])]
     command = f'make search-coverage ARGS="{" ".join(words)}"' if words else "make search-coverage"
-    record = record_of(result, command)
-    FILE.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    write_record(record_of(result, command, commit))
     print(f"written: {FILE.name}; make docs renders it")
     sys.exit(1 if result.has_violations else 0)
 

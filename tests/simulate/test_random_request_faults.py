@@ -18,6 +18,7 @@ from kraftsim.lab.faults.fault_space import (
     cluster_fault_space,
 )
 from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
+from kraftsim.lab.faults.possible_errors import TABLE, possible_errors
 from kraftsim.lab.faults.random_faults import draw_faults
 from kraftsim.lab.faults.random_request_faults import (
     REVEALING,
@@ -29,7 +30,6 @@ from kraftsim.lab.faults.random_request_faults import (
 )
 from kraftsim.lab.faults.request_fault_text import parse_request_fault
 from kraftsim.lab.faults.rules_error_responses import error_response
-from kraftsim.lab.faults.rules_possible_errors import TABLE, possible_errors
 from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault
 from protocol import request_class
 from protocol.codec.tree import layout_of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from kraftsim.cluster.scenario import scenarios
 from kraftsim.lab.faults.coverage import FAULT, REQUEST
 from kraftsim.lab.faults.fault import FAULTS, SIM
+from kraftsim.lab.faults.possible_errors import TABLE
 from kraftsim.lab.faults.random_request_faults import WAYS, apis_of, errors_at
-from kraftsim.lab.faults.rules_possible_errors import TABLE
 from kraftsim.lab.faults.rules_request_faults import api_name, error_name
 from tools.search_coverage import SearchCoverage, read_record
 from tools.search_exceptions import NEVER_ASKED, NEVER_EFFECTIVE
@@ -19,7 +19,7 @@ INTRODUCTION = """# Search coverage
 What the random and own faults of {count} scenarios exercised in {seeds} runs in simulation: each
 cell has how often it was drawn, has fired, and was effective (it changed an outcome). A dash: it
 was never drawn. A kind, an API or an error that is never effective is not tested, whatever the
-number of seeds: `tests/lab/test_search_coverage.py` fails then, unless `tools/search_exceptions.py`
+number of seeds: `tests/simulate/test_search_coverage.py` fails then, unless `tools/search_exceptions.py`
 has a reason. `make search-coverage` runs the campaign again.
 
 {scenarios} of {all} scenarios declare a fault space; the faults of the others are their own.

@@ -32,10 +32,10 @@ from kraftsim.lab.faults.fault_space import (
     FaultSpace,
 )
 from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
+from kraftsim.lab.faults.possible_errors import PossibleError, possible_errors
 from kraftsim.lab.faults.random_faults import draw_value
 from kraftsim.lab.faults.request_fault_text import request_fault_text
 from kraftsim.lab.faults.rules_error_responses import has_throttle_time
-from kraftsim.lab.faults.rules_possible_errors import PossibleError, possible_errors
 from kraftsim.lab.faults.rules_request_faults import CLIENTS as CLIENT_SENDERS
 from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault
 from protocol.api_keys import ApiKey
@@ -141,7 +141,7 @@ IMPLIED: Final[Mapping[tuple[ApiKey, str, str], tuple[Api, ...]]] = {
     (ApiKey.FETCH, CLIENTS, BROKERS): (Api(ApiKey.LIST_OFFSETS, CLIENTS, BROKERS, 8),),
     (ApiKey.JOIN_GROUP, CLIENTS, BROKERS): (Api(ApiKey.LEAVE_GROUP, CLIENTS, BROKERS, 4),),
 }
-"""APIs that whoever uses another one uses, too. Each connection begins with ApiVersions."""
+"""APIs that are used together with another one. Each connection begins with ApiVersions."""
 
 
 def apis_of(fault_space: FaultSpace) -> tuple[Api, ...]:

@@ -15,7 +15,7 @@ An error that says something about the state of the sender which is not so (INVA
 to the rightful coordinator of a transaction, FENCED_LEADER_EPOCH to the present leader of a
 partition) is in no list: the server would have to lie, and Kafka has no guarantee against that.
 Two are listed all the same. A member of a group that is answered UNKNOWN_MEMBER_ID or
-ILLEGAL_GENERATION joins anew, and its former self expires with its session: as after a restart. A
+ILLEGAL_GENERATION joins again, and its former self expires with its session: as after a restart. A
 broker that is answered STALE_BROKER_EPOCH asks again: as when a new controller lags.
 Source: kafka.server.KafkaApis, ReplicaManager, kafka.coordinator.transaction.TransactionCoordinator
 and TransactionStateManager, org.apache.kafka.coordinator.group.GroupCoordinatorService,
@@ -132,7 +132,7 @@ NO_ERROR_OF_ELECTIONS = (
 )
 ZOOKEEPER_MODE = (
     "the controller of ZooKeeper mode does not send it again after an error: a broker answers one "
-    "only to a former controller, or if it was registered again, when it is sent anew anyway"
+    "only to a former controller, or if it was registered again, when it is sent again anyway"
 )
 PRODUCER_AUTH: Final = (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,)
 
