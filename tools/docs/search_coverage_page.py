@@ -19,8 +19,8 @@ INTRODUCTION = """# Search coverage
 What the random and own faults of {count} scenarios exercised in {seeds} runs in simulation: each
 cell has how often it was drawn, has fired, and was effective (it changed an outcome). A dash: it
 was never drawn. A kind, an API or an error that is never effective is not tested, whatever the
-number of seeds: `tests/simulate/test_search_coverage.py` fails then, unless `tools/search_exceptions.py`
-has a reason. `make search-coverage` runs the campaign again.
+number of seeds: `tests/simulate/test_search_coverage.py` fails then, unless
+`tools/search_exceptions.py` has a reason. `make search-coverage` runs the campaign again.
 
 {scenarios} of {all} scenarios declare a fault space; the faults of the others are their own.
 """

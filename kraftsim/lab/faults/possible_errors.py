@@ -16,7 +16,7 @@ to the rightful coordinator of a transaction, FENCED_LEADER_EPOCH to the present
 partition) is in no list: the server would have to lie, and Kafka has no guarantee against that.
 Two are listed all the same. A member of a group that is answered UNKNOWN_MEMBER_ID or
 ILLEGAL_GENERATION joins again, and its former self expires with its session: as after a restart. A
-broker that is answered STALE_BROKER_EPOCH asks again: as when a new controller lags.
+broker that is answered STALE_BROKER_EPOCH retries: as when a new controller lags.
 Source: kafka.server.KafkaApis, ReplicaManager, kafka.coordinator.transaction.TransactionCoordinator
 and TransactionStateManager, org.apache.kafka.coordinator.group.GroupCoordinatorService,
 kafka.server.ControllerApis, org.apache.kafka.raft.KafkaRaftClient, each for the handler of the API.
