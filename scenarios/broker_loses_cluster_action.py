@@ -18,6 +18,13 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import (
+    ENDS_A_NODE,
+    PRODUCER_ID_APIS,
+    WRITER_APIS,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.under_load import write_lines
 
@@ -38,7 +45,13 @@ PAUSE_SECONDS = 0.1
 LOOK_SECONDS = 0.1
 AFTERWARDS = 30
 END_SECONDS = 30.0
-WORKLOAD = {"records": 60, "askers": 2, "without_rights_ms": 6000, "work_ms": 100}
+WORK_SECONDS = 7.0
+WORKLOAD = {
+    "records": 60,
+    "askers": 2,
+    "without_rights_ms": 6000,
+    "work_ms": int(WORK_SECONDS * 1000),
+}
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -55,11 +68,15 @@ async def run(stage: ScenarioEnvironment) -> None:
     writing = write_lines(
         stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS
     )
-    await stage.gather(writing, _revoke(stage, has_begun, is_over), *clients)
     await under_faults(
         stage,
-        _ask(stage, "asker-afterwards", [True], AFTERWARDS),
+        writing,
+        _revoke(stage, has_begun, is_over),
+        *clients,
         seconds=stage.workload("work_ms") / 1000,
+    )
+    await within(
+        stage, "ids afterwards", _ask(stage, "asker-afterwards", [True], AFTERWARDS), END_SECONDS
     )
 
 
@@ -151,6 +168,21 @@ SCENARIO = Scenario(
         "kraftsim.producer.id.block.size": "10",
     },
     node_settings={OUTCAST: {"kraftsim.outgoing.host": ITS_ADDRESS}},
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "asker-1",
+            "asker-2",
+        ),
+        apis=(*WRITER_APIS, *PRODUCER_ID_APIS),
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+        omits=ENDS_A_NODE,  # whether a broker ends by itself is what the scenario observes
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_brokers=3,

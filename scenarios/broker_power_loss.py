@@ -25,6 +25,7 @@ from kraftsim.lab.faults.fault import (
     OnFrame,
     Trigger,
 )
+from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -132,6 +133,20 @@ SCENARIO = Scenario(
     draw_parameters=draw_parameters,
     settings={**SETTINGS, "replica.lag.time.max.ms": "30000"},
     controllers_drawn=(1, 3),
+    fault_space=cluster_fault_space(
+        controllers=3,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.APART,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

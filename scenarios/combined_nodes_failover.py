@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AtTime, Fault
+from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -77,6 +78,22 @@ SCENARIO = Scenario(
     brokers=3,
     combined=3,
     settings={**SETTINGS, FLUSH_KEY: "1"},
+    fault_space=cluster_fault_space(
+        controllers=3,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        combined=3,
+        brokers_flush=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "pause_ms": 70, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=3,

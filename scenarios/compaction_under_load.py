@@ -19,6 +19,14 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault_space import (
+    COMPACTED_FILES,
+    COMPACTION_MOMENTS,
+    SEGMENT_FILES,
+    WRITER_APIS,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle, under_faults
 from kraftsim.lab.workloads.replication_workload import SETTINGS
 
@@ -142,6 +150,21 @@ SCENARIO = Scenario(
         "log.cleaner.backoff.ms": "200",
         "log.cleaner.min.cleanable.ratio": "0.01",
     },
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        files=(*SEGMENT_FILES, *COMPACTED_FILES),
+        moments=COMPACTION_MOMENTS,
+        mix=Mix.APART,
+    ),
     limit_seconds=600.0,
     workload={
         "writers": 2,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Value
+from kraftsim.lab.faults.fault_space import READER_APIS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -94,6 +95,21 @@ SCENARIO = Scenario(
     faults=faults,
     draw_parameters=draw_parameters,
     settings=SETTINGS,
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+            "reader-at-the-end",
+        ),
+        apis=(*WRITER_APIS, *READER_APIS),
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={
         **WORKLOAD,

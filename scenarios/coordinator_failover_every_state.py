@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Value
+from kraftsim.lab.faults.fault_space import (
+    ORDERS_APIS,
+    TRANSACTION_FILES,
+    TRANSACTION_MOMENTS,
+    TRANSACTION_STATES,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 
@@ -145,6 +153,23 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings=SETTINGS,
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "dealer-1",
+            "dealer-2",
+            "dealer-3",
+        ),
+        apis=ORDERS_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        files=TRANSACTION_FILES,
+        moments=TRANSACTION_MOMENTS,
+        lasting_states=TRANSACTION_STATES,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "dealers": 3, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame, Value
+from kraftsim.lab.faults.fault_space import (
+    ORDERS_APIS,
+    TRANSACTION_FILES,
+    TRANSACTION_MOMENTS,
+    TRANSACTION_STATES,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
 from kraftsim.lab.workloads.phases import under_faults
 
@@ -74,6 +82,22 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.release": "4.1"},
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "dealer-1",
+            "dealer-2",
+        ),
+        apis=ORDERS_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        files=TRANSACTION_FILES,
+        moments=TRANSACTION_MOMENTS,
+        lasting_states=TRANSACTION_STATES,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

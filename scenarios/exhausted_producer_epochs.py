@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING
 from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
+from kraftsim.lab.faults.fault_space import (
+    ORDERS_APIS,
+    TRANSACTION_FILES,
+    TRANSACTION_MOMENTS,
+    TRANSACTION_STATES,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.one_node import END_TXN, SETTINGS, carry_on, write_epoch
 from kraftsim.lab.workloads.orders import (
     TOPIC,
@@ -139,6 +147,22 @@ SCENARIO = Scenario(
     brokers=1,
     combined=1,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=1,
+        clients=(
+            "aborting-1",
+            "restarting-1",
+        ),
+        apis=ORDERS_APIS,
+        brokers_keep_records=True,
+        combined=1,
+        fault_seconds=WORK_SECONDS,
+        files=TRANSACTION_FILES,
+        moments=TRANSACTION_MOMENTS,
+        lasting_states=TRANSACTION_STATES,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={ABORTING: 1, RESTARTING: 1, "records": 1},
     fewest_controllers=1,

@@ -9,10 +9,21 @@ ends as its producer requested.
 Source: KIP-890; tested with Apache Kafka 3.9.1 and 4.4.
 """
 
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import (
+    ORDERS_APIS,
+    TRANSACTION_FILES,
+    TRANSACTION_MOMENTS,
+    TRANSACTION_STATES,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.intruder import Intruder
 from kraftsim.lab.workloads.orders import (
     MUST_EXERCISE,
@@ -22,11 +33,16 @@ from kraftsim.lab.workloads.orders import (
     AbortNeeded,
     OrdersWorkload,
     ProducerFailed,
+    TransactionalClient,
 )
 from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
+
+WORK_SECONDS = 4.0
+ENDS_SECONDS = 60.0
+"""By then all faults are over for long, and the predecessor's transaction has ended."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -36,24 +52,43 @@ async def run(stage: ScenarioEnvironment) -> None:
     app = orders.order_app(stage, "dealer-1", "deals-1")
     intruder = Intruder(stage.client_host("intruder"), TOPIC, 0)
 
+    async def transact(client: TransactionalClient) -> None:
+        await client.begin()
+        await orders.send(stage, client, "a")
+        await stage.sleep(0.5)
+        with suppress(OSError):  # a fault met the batch, which is the intruder's only one here
+            await intruder.write("deals-1", client.next_identity)
+        await client.commit()
+
     async def work() -> None:
         client = await app.restart_producer()
         for _ in range(max(1, stage.workload("transactions") // 4)):
-            await client.begin()
-            await orders.send(stage, client, "a")
-            await stage.sleep(0.5)
-            await intruder.write("deals-1", client.next_identity)
             try:
-                await client.commit()
-            except (AbortNeeded, ProducerFailed) as end:
-                raise ScenarioFailed(
-                    f"the marker of the previous transaction was never written: {end}"
-                ) from end
+                await transact(client)
+            except (AbortNeeded, ProducerFailed):
+                await client.close()
+                client = await carried_through(stage, app.restart_producer())
         await client.close()
 
-    await under_faults(stage, app.client_host.run(work()), seconds=1.0)
+    await under_faults(stage, app.client_host.run(work()), seconds=stage.workload("work_ms") / 1000)
     intruder.close()
     await orders.audit(stage)
+
+
+async def carried_through(
+    stage: ScenarioEnvironment, begun: Awaitable[TransactionalClient]
+) -> TransactionalClient:
+    """Return the next producer, which waits for the end of its predecessor's transaction.
+
+    Raises ScenarioFailed if that never ends.
+    """
+    try:
+        async with asyncio.timeout(ENDS_SECONDS * stage.patience):
+            return await begun
+    except (TimeoutError, ProducerFailed) as end:
+        raise ScenarioFailed(
+            f"the marker of the previous transaction was never written: {end}"
+        ) from end
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -69,8 +104,24 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.release": "4.1"},
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "dealer-1",
+            "intruder",
+        ),
+        apis=ORDERS_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        files=TRANSACTION_FILES,
+        moments=TRANSACTION_MOMENTS,
+        lasting_states=TRANSACTION_STATES,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
-    workload={**WORKLOAD, "work_ms": 1000},
+    workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,
     fewest_brokers=3,
     since="3.8",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kraftsim.clients.reader import ReadRecord
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import AtTime, Fault
+from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
@@ -119,6 +120,21 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+            "writer-4",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        fault_seconds=WRITING_SECONDS,
+        mix=Mix.ON_TOP,
+        omits=CLEAN_STOPS,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_brokers=1,

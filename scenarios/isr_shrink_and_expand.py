@@ -20,7 +20,7 @@ from kraftsim.lab.faults.fault import (
     Trigger,
     Value,
 )
-from kraftsim.lab.faults.fault_space import ALTER_PARTITION
+from kraftsim.lab.faults.fault_space import ALTER_PARTITION, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -107,6 +107,20 @@ SCENARIO = Scenario(
     faults=faults,
     draw_parameters=draw_parameters,
     settings=SETTINGS,
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "pause_ms": 60, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame
+from kraftsim.lab.faults.fault_space import (
+    LATE_REQUESTS,
+    WRITER_APIS,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import replicas_settle, under_faults
 from kraftsim.lab.workloads.random_sequences import RandomSequence
 from kraftsim.lab.workloads.replication_workload import SETTINGS
@@ -173,6 +179,17 @@ SCENARIO = Scenario(
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.num.partitions": "3",
     },
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=("harness",),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+        omits=LATE_REQUESTS,
+    ),
     limit_seconds=600.0,
     workload=WORKLOAD,
     fewest_controllers=1,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Trigger
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
 from kraftsim.lab.workloads.under_load import write_lines
@@ -148,6 +149,20 @@ SCENARIO = Scenario(
     draw_parameters=draw_variants,
     controllers=3,
     settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
+    fault_space=cluster_fault_space(
+        controllers=3,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "asker-1",
+            "asker-2",
+            "asker-3",
+        ),
+        apis=(*WRITER_APIS, *PRODUCER_ID_APIS),
+        brokers_keep_records=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,

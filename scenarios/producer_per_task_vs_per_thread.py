@@ -13,6 +13,16 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import (
+    GROUP_MOMENTS,
+    TRANSACTION_APIS,
+    TRANSACTION_FILES,
+    TRANSACTION_MOMENTS,
+    TRANSACTION_STATES,
+    WRITER_APIS,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,
@@ -24,6 +34,9 @@ from kraftsim.lab.workloads.transform_app import (
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
+
+FAULT_SECONDS = 0.1
+"""The costs are measured: the phase is as short as a run without faults allows."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -58,6 +71,26 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.frame.events": "false"},
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "task-writer-1",
+            "task-copier-1",
+            "task-copier-2",
+            "thread-writer-1",
+            "thread-copier-1",
+            "thread-copier-2",
+        ),
+        apis=(*WRITER_APIS, *TRANSACTION_APIS),
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=FAULT_SECONDS,
+        files=TRANSACTION_FILES,
+        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
+        lasting_states=TRANSACTION_STATES,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=3600.0,
     workload={
         **WORKLOAD,

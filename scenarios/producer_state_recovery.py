@@ -30,6 +30,13 @@ from kraftsim.lab.faults.fault import (
     OnFrame,
     Trigger,
 )
+from kraftsim.lab.faults.fault_space import (
+    SEGMENT_FILES,
+    SNAPSHOT_OF_PRODUCERS_MOMENTS,
+    WRITER_APIS,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
@@ -166,6 +173,21 @@ SCENARIO = Scenario(
         "log.segment.bytes": "1200",
         "log.retention.ms": "-1",
     },
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=1,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        fault_seconds=WORK_SECONDS,
+        files=SEGMENT_FILES,
+        moments=SNAPSHOT_OF_PRODUCERS_MOMENTS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,

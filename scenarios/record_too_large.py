@@ -25,6 +25,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame, Value
+from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
@@ -201,6 +202,20 @@ SCENARIO = Scenario(
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
     },
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=2,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+        omits=ENDS_A_NODE,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Trigger
+from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -76,6 +77,20 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings=SETTINGS,
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.APART,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "pause_ms": 60, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

@@ -18,6 +18,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
+from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
@@ -138,6 +139,20 @@ SCENARIO = Scenario(
         "broker.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
     },
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=2,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+        omits=CLEAN_STOPS,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,

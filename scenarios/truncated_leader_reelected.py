@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AtTime, Fault, OnEvent
+from kraftsim.lab.faults.fault_space import (
+    SEGMENT_FILES,
+    SNAPSHOT_OF_PRODUCERS_MOMENTS,
+    WRITER_APIS,
+    Mix,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -96,6 +103,22 @@ SCENARIO = Scenario(
         "broker.session.timeout.ms": "1500",
         "broker.heartbeat.interval.ms": "300",
     },
+    fault_space=cluster_fault_space(
+        controllers=1,
+        brokers=2,
+        clients=(
+            "writer-1",
+            "writer-2",
+            "writer-3",
+        ),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+        files=SEGMENT_FILES,
+        moments=SNAPSHOT_OF_PRODUCERS_MOMENTS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "records_per_writer": 160, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

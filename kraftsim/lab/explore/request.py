@@ -12,6 +12,7 @@ from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
+from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.faults.kinds.request_faults import of_requests
 from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
 from kraftsim.lab.faults.random_request_faults import draw_request_faults
@@ -126,7 +127,9 @@ def draw_run_environment(random: "Random", frames: "Random") -> RunEnvironment:
 OWN_SHARE = 0.4
 """The share of seeds with the scenario's own schedule alone."""
 BOTH_SHARE = 0.2
-"""The share of seeds with both; the others have random faults alone."""
+"""The share of seeds with both; the others have random faults alone. A fault space with another mix
+of the two has its random faults in all of these.
+"""
 HARNESS = "harness"
 
 
@@ -137,14 +140,32 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
     own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
     if mode is not Mode.SIM or scenario.fault_space is None:
         return own
-    place = stream(seed, HARNESS, 1, "search").random() if scenario.has_own_faults else 1.0
+    place = _place(scenario, seed)
     if place < OWN_SHARE:
         return own
     random_faults = (
         *draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space),
         *draw_request_faults(stream(seed, HARNESS, 1, "request faults"), scenario.fault_space),
     )
+    match scenario.fault_space.mix:
+        case Mix.ON_TOP:
+            return (*own, *random_faults)
+        case Mix.APART:
+            return random_faults
     return (*own, *random_faults) if place < OWN_SHARE + BOTH_SHARE else random_faults
+
+
+def _place(scenario: Scenario, seed: int) -> float:
+    return stream(seed, HARNESS, 1, "search").random() if scenario.has_own_faults else 1.0
+
+
+def draws_surroundings(scenario: Scenario, seed: int) -> bool:
+    """Return whether a run has settings and speeds of its own: not where a directed scenario has
+    its own faults alone.
+    """
+    return scenario.fault_space is not None and (
+        scenario.fault_space.mix is Mix.EITHER or _place(scenario, seed) >= OWN_SHARE
+    )
 
 
 def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
@@ -152,7 +173,7 @@ def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
     faults, and those that the scenario draws itself.
     """
     drawn: dict[str, str] = {}
-    if mode is Mode.SIM and scenario.fault_space is not None:
+    if mode is Mode.SIM and scenario.fault_space is not None and draws_surroundings(scenario, seed):
         drawn.update(
             draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.fault_space)
         )
@@ -288,7 +309,7 @@ class RunRequest:
         """
         if self.surroundings is not None:
             return self.surroundings
-        if self.scenario.fault_space is None:
+        if not draws_surroundings(self.scenario, self.seed):
             return RunEnvironment()
         return draw_run_environment(
             stream(self.seed, HARNESS, 1, "surroundings"),

@@ -7,6 +7,7 @@ targets and triggers from it alone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
@@ -63,6 +64,16 @@ class LastingState:
     is_only: bool = True
 
 
+class Mix(StrEnum):
+    """How a seed combines the faults that a scenario draws itself with random ones."""
+
+    EITHER = "own faults, random faults, or both"
+    ON_TOP = "own faults, alone or with random faults on top"
+    """Own faults are always there: the scenario is about them."""
+    APART = "own faults or random faults"
+    """The two are never combined: own faults take all data that a run may lose."""
+
+
 class Sized(Protocol):
     """Creates the fault space of a cluster."""
 
@@ -78,7 +89,8 @@ class FaultSpace:
     `may_lose` are the hosts at which each data-loss class violates no guarantee of the scenario.
 
     `settings` are drawn per run, within their ranges; `fault_ms` is the period after arming in
-    which faults with a time trigger fire.
+    which faults with a time trigger fire. `omits` are kinds that are never drawn: the scenario
+    writes the reason beside them.
     """
 
     hosts: Mapping[str, tuple[str, ...]]
@@ -102,6 +114,11 @@ class FaultSpace:
     """The hosts of clients that may get errors after which they give up or abort, such
     as TOPIC_AUTHORIZATION_FAILED: the workload goes on with others, and its guarantees hold.
     """
+    mix: Mix = Mix.EITHER
+    """Unless it is EITHER, a run with own faults alone also has the settings and the speeds of the
+    scenario, so that its directed check stays sharp.
+    """
+    omits: tuple[str, ...] = ()
     of_size: "Sized"
     """Returns the fault space for other numbers of nodes."""
 
@@ -120,18 +137,25 @@ class FaultSpace:
     def nodes(self) -> tuple[str, ...]:
         """The hosts whose processes and disks may have faults: all but clients that may not."""
         return tuple(
-            host
-            for role, hosts in self.hosts.items()
-            if role != CLIENTS or self.clients_fail
-            for host in hosts
+            dict.fromkeys(
+                host
+                for role, hosts in self.hosts.items()
+                if role != CLIENTS or self.clients_fail
+                for host in hosts
+            )
         )
 
+    def roles_of(self, host: str) -> tuple[str, ...]:
+        """Return the roles of a host: a combined node is a controller and a broker."""
+        return tuple(role for role, hosts in self.hosts.items() if host in hosts)
+
     def role_of(self, host: str) -> str:
-        """Return the role of a host."""
-        return next(role for role, hosts in self.hosts.items() if host in hosts)
+        """Return the first role of a host."""
+        return self.roles_of(host)[0]
 
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
+LIST_OFFSETS, OFFSET_COMMIT = 2, 8
 OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 9, 10, 11, 12, 14
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = (
     24,
@@ -144,6 +168,25 @@ OFFSET_FOR_LEADER_EPOCH, ALTER_PARTITION = 23, 56
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 62, 63, 67
+
+ENDS_A_NODE = (
+    *("kill", "restart", "stop", "crash-loop", "power-loss", "blackout", "half-open-restart"),
+    *("zombie", "torn-write", "lost-name", "disk-full", "read-error", "flush-error"),
+)
+"""Kinds after which a process ends, and starts again later."""
+CLEAN_STOPS = ("stop",)
+"""A broker that stops cleanly writes a producer snapshot, which has the latest batch of a producer
+only. Of several batches in flight whose responses are lost, it rejects all but the last as out of
+order when it runs again, and the producer appends their records once more: so does Apache Kafka
+without replicas.
+"""
+LATE_REQUESTS = (
+    *("duplicate-request", "overtaken-request", "late-reply"),
+    *("clog", "swizzle-clog", "partition", "ring-partition", "isolate-leader", "half-open"),
+    *("slow-link", "heavy-tail", "bandwidth-cap"),
+    *("pause", "zombie", "loop-stalls", "slow-cpu", "half-open-restart"),
+)
+"""Kinds after which a server may get a request that its client has given up, or get it again."""
 
 QUORUM_APIS = (
     Api(FETCH, CONTROLLERS, CONTROLLERS, 200),
@@ -178,6 +221,28 @@ TRANSACTION_APIS = (
     Api(WRITE_TXN_MARKERS, BROKERS, BROKERS, 60),
     Api(ADD_PARTITIONS_TO_TXN, BROKERS, BROKERS, 60),
 )
+ORDERS_APIS = (
+    Api(FIND_COORDINATOR, CLIENTS, BROKERS, 8),
+    Api(INIT_PRODUCER_ID, CLIENTS, BROKERS, 8),
+    Api(PRODUCE, CLIENTS, BROKERS, 120),
+    Api(METADATA, CLIENTS, BROKERS, 12),
+    Api(ADD_PARTITIONS_TO_TXN, CLIENTS, BROKERS, 40),
+    Api(END_TXN, CLIENTS, BROKERS, 40),
+    Api(WRITE_TXN_MARKERS, BROKERS, BROKERS, 40),
+    Api(ADD_PARTITIONS_TO_TXN, BROKERS, BROKERS, 40),
+)
+"""Those of producers of transactions without a group."""
+GROUP_OFFSET_APIS = (
+    Api(ADD_OFFSETS_TO_TXN, CLIENTS, BROKERS, 12),
+    Api(TXN_OFFSET_COMMIT, CLIENTS, BROKERS, 12),
+    Api(OFFSET_COMMIT, CLIENTS, BROKERS, 8),
+    Api(OFFSET_FETCH, CLIENTS, BROKERS, 8),
+)
+"""Those of an application that commits offsets of a group without members."""
+READER_APIS = (
+    Api(FETCH, CLIENTS, BROKERS, 100),
+    Api(LIST_OFFSETS, CLIENTS, BROKERS, 20),
+)
 REPLICATION_APIS = (
     Api(FETCH, BROKERS, BROKERS, 400),
     Api(OFFSET_FOR_LEADER_EPOCH, BROKERS, BROKERS, 8),
@@ -190,7 +255,37 @@ QUORUM_FILES = (
     Files(FileClass.QUORUM_STATE, CONTROLLERS, ("write", "flush", "rename"), 8),
     Files(FileClass.CHECKPOINT, CONTROLLERS, ("write", "flush", "rename"), 8),
 )
-PARTITION_FILES = (Files(FileClass.PARTITION_LOG, BROKERS, ("write",), 200),)
+BROKER_FILES = (Files(FileClass.METADATA_LOG, BROKERS, ("write", "flush"), 60),)
+PARTITION_FILES = (
+    Files(FileClass.PARTITION_LOG, BROKERS, ("write",), 200),
+    Files(FileClass.PARTITION_LOG, BROKERS, ("flush",), 20),
+    Files(FileClass.OFFSET_INDEX, BROKERS, ("write", "flush"), 20),
+    Files(FileClass.TIME_INDEX, BROKERS, ("write", "flush"), 20),
+    Files(FileClass.PRODUCER_SNAPSHOT, BROKERS, ("write", "flush"), 12),
+    Files(FileClass.LEADER_EPOCHS, BROKERS, ("write", "flush", "rename"), 12),
+    Files(FileClass.RECOVERY_POINTS, BROKERS, ("write", "flush", "rename"), 3),
+    Files(FileClass.HIGH_WATERMARKS, BROKERS, ("write", "flush", "rename"), 6),
+    Files(FileClass.LOG_STARTS, BROKERS, ("write", "flush", "rename"), 3),
+)
+"""What brokers write for every partition, and for each of their log directories."""
+FLUSHED_FILES = (Files(FileClass.PARTITION_LOG, BROKERS, ("write", "flush"), 200),)
+"""Of brokers that flush every batch."""
+SEGMENT_FILES = (
+    Files(FileClass.PARTITION_LOG, BROKERS, ("flush",), 40),
+    Files(FileClass.OFFSET_INDEX, BROKERS, ("write", "flush"), 40),
+    Files(FileClass.TIME_INDEX, BROKERS, ("write", "flush"), 40),
+    Files(FileClass.PRODUCER_SNAPSHOT, BROKERS, ("write", "flush"), 40),
+)
+"""Of brokers with small segments: what is written and flushed at each roll."""
+COMPACTED_FILES = (
+    Files(FileClass.PARTITION_LOG, BROKERS, ("rename", "flush"), 100),
+    Files(FileClass.OFFSET_INDEX, BROKERS, ("rename", "flush"), 100),
+    Files(FileClass.CLEANER_OFFSETS, BROKERS, ("write", "flush", "rename"), 40),
+    Files(FileClass.RECOVERY_POINTS, BROKERS, ("write", "flush", "rename"), 40),
+)
+"""Of brokers that clean compacted logs."""
+TRANSACTION_FILES = (Files(FileClass.TRANSACTION_INDEX, BROKERS, ("write", "flush"), 30),)
+"""Partitions write their aborted transactions."""
 ZOOKEEPER_FILES = (Files(FileClass.ZOOKEEPER_LOG, ZOOKEEPER, ("write", "flush"), 40),)
 
 CONTROLLER_MOMENTS = (
@@ -249,6 +344,32 @@ REPLICATION_MOMENTS = (
     FaultMoment("IsrChanged", BROKERS, 8),
     FaultMoment("PartitionTruncated", BROKERS, 3),
 )
+TRANSACTION_MOMENTS = (
+    FaultMoment("TransactionStateChanged", BROKERS, 100),
+    *(
+        FaultMoment("TransactionStateChanged", BROKERS, 20, {"state": state})
+        for state in ("Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+    ),
+    FaultMoment("TransactionVerified", BROKERS, 40),
+    FaultMoment("MarkerAppended", BROKERS, 60),
+    FaultMoment("LastStableOffsetMoved", BROKERS, 60),
+    FaultMoment("TransactionAbortForced", BROKERS, 4),
+    FaultMoment("TransactionsLoaded", BROKERS, 8),
+    FaultMoment("TransactionsUnloaded", BROKERS, 4),
+    FaultMoment("ProducerFenced", BROKERS, 4),
+)
+GROUP_MOMENTS = (
+    FaultMoment("GroupsLoaded", BROKERS, 6),
+    FaultMoment("GroupsUnloaded", BROKERS, 4),
+    FaultMoment("PendingOffsetAdded", BROKERS, 30),
+    FaultMoment("OffsetMaterialised", BROKERS, 30),
+    FaultMoment("PendingOffsetDropped", BROKERS, 6),
+    FaultMoment("OffsetReturned", BROKERS, 12),
+)
+COMPACTION_MOMENTS = (FaultMoment("SegmentsCleaned", BROKERS, 20),)
+SNAPSHOT_OF_PRODUCERS_MOMENTS = (FaultMoment("ProducerSnapshotTaken", BROKERS, 20),)
+"""Where segments are small."""
+TRANSACTION_STATES = (LastingState(("markers-missing",), BROKERS, 40),)
 QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.timeout.ms": Between(300, 1500),
     "controller.quorum.election.backoff.max.ms": Between(
@@ -296,22 +417,41 @@ def cluster_fault_space(
     apis: tuple[Api, ...],
     brokers_keep_records: bool,
     brokers_replicate: bool = False,
+    brokers_flush: bool = False,
+    combined: int = 0,
     fault_seconds: float,
     settings: Mapping[str, Between | OneOf] | None = None,
     may_answer_fatal: tuple[str, ...] = (),
+    files: tuple[Files, ...] = (),
+    moments: tuple[FaultMoment, ...] = (),
+    lasting_states: tuple[LastingState, ...] = (),
+    mix: Mix = Mix.EITHER,
+    omits: tuple[str, ...] = (),
 ) -> FaultSpace:
     """Return the fault space of a KRaft cluster with the node names of `ClusterSpec`; `apis` are
     those of the clients.
 
-    `settings` extend or override the default ones. Brokers without replication may lose no records,
-    for Kafka has no other guarantee there; nor may brokers with replication, for with several power
-    losses Kafka loses acknowledged records that no replica has flushed.
+    `settings` extend or override the default ones; `files`, `moments` and `lasting_states` are
+    those of the workload. Brokers without replication may lose no records, for Kafka has no other
+    guarantee there; nor may brokers with replication, for with several power losses Kafka loses
+    acknowledged records that no replica has flushed. Only brokers that flush every batch may lose
+    power everywhere. `combined` is the number of nodes with both roles: a run with fewer nodes has
+    as many as it can.
     """
 
     is_quorum = controllers > 1
-    controller_names = tuple(f"controller-{101 + number}" for number in range(controllers))
     broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
-    unflushed = controller_names if brokers_keep_records else (*controller_names, *broker_names)
+    combined_names = broker_names[: min(combined, controllers)]
+    controller_names = (
+        *combined_names,
+        *(f"controller-{101 + number}" for number in range(len(combined_names), controllers)),
+    )
+    everything = tuple(dict.fromkeys((*controller_names, *broker_names)))
+    unflushed = (
+        everything
+        if brokers_flush or not brokers_keep_records
+        else tuple(name for name in controller_names if name not in broker_names)
+    )
     return FaultSpace(
         hosts={CONTROLLERS: controller_names, BROKERS: broker_names, CLIENTS: clients},
         links=(
@@ -328,7 +468,10 @@ def cluster_fault_space(
         ),
         files=(
             *(QUORUM_FILES if is_quorum else METADATA_FILES),
+            *BROKER_FILES,
             *(PARTITION_FILES if brokers_keep_records else ()),
+            *(FLUSHED_FILES if brokers_flush else ()),
+            *files,
         ),
         moments=(
             *CONTROLLER_MOMENTS,
@@ -336,8 +479,14 @@ def cluster_fault_space(
             *BROKER_MOMENTS,
             *(PARTITION_MOMENTS if brokers_keep_records else ()),
             *(REPLICATION_MOMENTS if brokers_replicate else ()),
+            *moments,
         ),
-        lasting_states=(*CONTROLLER_STATES, *(QUORUM_STATES if is_quorum else ()), *BROKER_STATES),
+        lasting_states=(
+            *CONTROLLER_STATES,
+            *(QUORUM_STATES if is_quorum else ()),
+            *BROKER_STATES,
+            *lasting_states,
+        ),
         may_lose={
             DataLoss.UNFLUSHED: unflushed,
             DataLoss.TRUST: unflushed,
@@ -346,6 +495,8 @@ def cluster_fault_space(
         settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {}), **(settings or {})},
         fault_ms=int(fault_seconds * 1000),
         may_answer_fatal=may_answer_fatal,
+        mix=mix,
+        omits=omits,
         of_size=partial(
             cluster_fault_space,
             may_answer_fatal=may_answer_fatal,
@@ -353,8 +504,15 @@ def cluster_fault_space(
             apis=apis,
             brokers_keep_records=brokers_keep_records,
             brokers_replicate=brokers_replicate,
+            brokers_flush=brokers_flush,
+            combined=combined,
             fault_seconds=fault_seconds,
             settings=settings,
+            files=files,
+            moments=moments,
+            lasting_states=lasting_states,
+            mix=mix,
+            omits=omits,
         ),
     )
 

@@ -182,6 +182,8 @@ def _targets(fault: Fault, fault_space: FaultSpace) -> tuple[str, ...]:
 
 
 T = TypeVar("T")
+FILE_CLASS = "file_class"
+"""The parameter of disk faults that affect a class of files."""
 COUNTS = ((1, 3), (1, 3), (3, 8), (3, 8), (3, 8), (8, 20), (8, 20), (20, 40), (40, 60))
 """How many faults a run has: one of these ranges is drawn first, so that few faults and very many
 are both frequent.
@@ -312,6 +314,7 @@ class _Draw:
     def _can_inject(self, kind: FaultKind) -> bool:
         if (
             not self._budget.allows(kind)
+            or kind.name in self._fault_space.omits
             or not self._triggers_of(kind)
             or (kind.needs_releases and not self._fault_space.may_change_release)
         ):
@@ -378,7 +381,10 @@ class _Draw:
         ):
             return Fault(kind=kind.name, target=LEADER_TARGET, trigger=self._time(), params=params)
         victim = self._pick(victims)
-        role = self._fault_space.role_of(victim)
+        roles = self._fault_space.roles_of(victim)
+        role = self._pick(roles) if len(roles) > 1 else roles[0]
+        if FILE_CLASS in kind.draws:
+            params[FILE_CLASS] = self._file_class(kind, roles)
         has_whole_role = set(self._fault_space.of(role)) <= set(victims)
         any_victim = trigger_type != "time" and has_whole_role and self._random.random() < 0.5
         trigger = self._trigger(trigger_type, None if any_victim else victim, role)
@@ -394,6 +400,15 @@ class _Draw:
             trigger=trigger,
             params=params,
         )
+
+    def _file_class(self, kind: FaultKind, roles: tuple[str, ...]) -> Value:
+        """Draw the class of files that a fault affects: one that nodes of these roles write, or
+        all.
+        """
+        written = {each.file_class for each in self._fault_space.files if each.role in roles}
+        draw = kind.draws[FILE_CLASS]
+        assert isinstance(draw, OneOf), "a class has a name"
+        return self._pick([value for value in draw.values if value is None or value in written])
 
     def _at_link(self, kind: FaultKind, trigger_type: str, params: dict[str, Value]) -> Fault:
         """Draw a network fault: of the connection of a frame, of the host at which the trigger
@@ -479,7 +494,7 @@ class _Draw:
         A trigger type that a role does not have becomes a time.
         """
         fault_space = self._fault_space
-        role = fault_space.role_of(host) if host is not None else role
+        role = fault_space.role_of(host) if host is not None and role is None else role
         match trigger_type:
             case "disk":
                 files = [each for each in fault_space.files if role in (None, each.role)]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
+from typing import Final
 
 # --------------------------------------------------------------------------------------------------
 # Classifies files by path, so that a fault can target 'the third write to a metadata log' without
@@ -30,8 +31,39 @@ class FileClass(StrEnum):
     PARTITION_LOG = "partition-log"
     QUORUM_STATE = "quorum-state"
     CHECKPOINT = "checkpoint"
+    """A snapshot of the metadata, or meta.properties."""
+    OFFSET_INDEX = "offset-index"
+    TIME_INDEX = "time-index"
+    TRANSACTION_INDEX = "transaction-index"
+    PRODUCER_SNAPSHOT = "producer-snapshot"
+    LEADER_EPOCHS = "leader-epoch-checkpoint"
+    RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+    HIGH_WATERMARKS = "replication-offset-checkpoint"
+    LOG_STARTS = "log-start-offset-checkpoint"
+    CLEANER_OFFSETS = "cleaner-offset-checkpoint"
     ZOOKEEPER_LOG = "zookeeper-log"
     OTHER = "other"
+
+
+OF_PARTITIONS: Final = {
+    ".index": FileClass.OFFSET_INDEX,
+    ".timeindex": FileClass.TIME_INDEX,
+    ".txnindex": FileClass.TRANSACTION_INDEX,
+    ".snapshot": FileClass.PRODUCER_SNAPSHOT,
+    **{
+        name.value: name
+        for name in (
+            FileClass.LEADER_EPOCHS,
+            FileClass.RECOVERY_POINTS,
+            FileClass.HIGH_WATERMARKS,
+            FileClass.LOG_STARTS,
+            FileClass.CLEANER_OFFSETS,
+        )
+    },
+}
+"""The files of partitions and of log directories, by suffix or name; those of the metadata log are
+of other classes.
+"""
 
 
 def file_class(path: str) -> FileClass:
@@ -39,6 +71,10 @@ def file_class(path: str) -> FileClass:
     directory, _, name = path.removesuffix(CLEANED).removesuffix(SWAP).rpartition("/")
     if name == "quorum-state":
         return FileClass.QUORUM_STATE
+    if not directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX):
+        found = OF_PARTITIONS.get(name) or OF_PARTITIONS.get(f".{name.rpartition('.')[2]}")
+        if found is not None:
+            return found
     if name.endswith(("checkpoint", ".snapshot")) or name == "meta.properties":
         return FileClass.CHECKPOINT
     if name.endswith(".log"):

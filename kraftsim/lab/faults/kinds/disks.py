@@ -10,12 +10,16 @@ from kraftsim.lab.faults.fault import Between, DataLoss, Family, FaultKind, OneO
 from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.world.simulated.disk_faults import (
     BadRange,
+    FileClass,
     FlushRefusal,
     Full,
     Slowness,
     SlowTail,
     StuckFlush,
 )
+
+ANY_CLASS = OneOf((None, *(each.value for each in FileClass if each is not FileClass.OTHER)))
+"""All files, or a class; of the latter random faults have those that the target writes."""
 
 
 def slow_disk(injection: Injection) -> None:
@@ -99,7 +103,7 @@ STUCK_FLUSH = FaultKind(
     inject=stuck_flush,
     params={"file_class": None, "duration_ms": 5000},
     draws={
-        "file_class": OneOf((None, "metadata-log", "quorum-state", "checkpoint", "partition-log")),
+        "file_class": ANY_CLASS,
         "duration_ms": Between(300, 6000),
     },
 )
@@ -132,7 +136,7 @@ DISK_FULL = FaultKind(
     params={"duration_ms": 10_000, "file_class": None, "after_bytes": -1},
     draws={
         "duration_ms": Between(200, 3000),
-        "file_class": OneOf((None, "metadata-log", "quorum-state", "checkpoint")),
+        "file_class": ANY_CLASS,
         "after_bytes": OneOf((-1, 0, 1, 60, 61, 200, 1000)),
     },
 )
@@ -166,7 +170,7 @@ READ_ERROR = FaultKind(
     inject=read_error,
     params={"file_class": None, "first": 0, "bytes": 1 << 30, "duration_ms": 5000},
     draws={
-        "file_class": OneOf((None, "metadata-log", "partition-log", "checkpoint")),
+        "file_class": ANY_CLASS,
         "first": OneOf((0, 512, 2048)),
         "bytes": OneOf((512, 1 << 30)),
         "duration_ms": Between(500, 5000),
@@ -196,7 +200,7 @@ FLUSH_ERROR = FaultKind(
     family=Family.DISK,
     inject=flush_error,
     params={"times": 1, "file_class": None, "duration_ms": 0},
-    draws={"file_class": OneOf((None, "metadata-log", "quorum-state", "checkpoint"))},
+    draws={"file_class": ANY_CLASS},
     data_loss=DataLoss.TRUST,
 )
 
