@@ -90,7 +90,7 @@ SCENARIO = Scenario(
         brokers_keep_records=True,
         brokers_replicate=True,
         combined=3,
-        brokers_flush=True,
+        brokers_may_flush=True,
         fault_seconds=WORK_SECONDS,
         mix=Mix.ON_TOP,
     ),

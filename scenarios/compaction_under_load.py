@@ -159,11 +159,12 @@ SCENARIO = Scenario(
         ),
         apis=WRITER_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
         files=(*SEGMENT_FILES, *COMPACTED_FILES),
         moments=COMPACTION_MOMENTS,
-        mix=Mix.APART,
+        mix=Mix.ON_TOP,
     ),
     limit_seconds=600.0,
     workload={

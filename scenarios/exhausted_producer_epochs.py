@@ -156,6 +156,7 @@ SCENARIO = Scenario(
         ),
         apis=ORDERS_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         combined=1,
         fault_seconds=WORK_SECONDS,
         files=TRANSACTION_FILES,

@@ -117,6 +117,7 @@ SCENARIO = Scenario(
         ),
         apis=WRITER_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
         mix=Mix.ON_TOP,

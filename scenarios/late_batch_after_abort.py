@@ -94,6 +94,7 @@ SCENARIO = Scenario(
         clients=("dealer-1",),
         apis=ORDERS_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         combined=1,
         fault_seconds=WORK_SECONDS,
         files=TRANSACTION_FILES,

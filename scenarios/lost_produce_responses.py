@@ -159,6 +159,7 @@ SCENARIO = Scenario(
         ),
         apis=WRITER_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         fault_seconds=WORK_SECONDS,
         mix=Mix.ON_TOP,
         omits=CLEAN_STOPS,

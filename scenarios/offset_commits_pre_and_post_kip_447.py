@@ -103,6 +103,7 @@ SCENARIO = Scenario(
         ),
         apis=(*WRITER_APIS, *TRANSACTION_APIS, *GROUP_OFFSET_APIS),
         brokers_keep_records=True,
+        brokers_may_flush=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
         files=TRANSACTION_FILES,

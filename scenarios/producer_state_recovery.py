@@ -183,6 +183,7 @@ SCENARIO = Scenario(
         ),
         apis=WRITER_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         fault_seconds=WORK_SECONDS,
         files=SEGMENT_FILES,
         moments=SNAPSHOT_OF_PRODUCERS_MOMENTS,

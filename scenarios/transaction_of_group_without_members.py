@@ -129,6 +129,7 @@ SCENARIO = Scenario(
         clients=("committer-1",),
         apis=(*ORDERS_APIS, *GROUP_OFFSET_APIS),
         brokers_keep_records=True,
+        brokers_may_flush=True,
         combined=1,
         fault_seconds=WORK_SECONDS,
         files=TRANSACTION_FILES,

@@ -178,6 +178,7 @@ SCENARIO = Scenario(
         ),
         apis=ORDERS_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
         files=TRANSACTION_FILES,

@@ -5,9 +5,16 @@ random fault, and a clean sweep says little.
 import pytest
 
 from kraftsim.cluster.scenario import Mode, Scenario, scenarios
-from kraftsim.lab.explore.request import OWN_SHARE, RunRequest, faults_of
-from kraftsim.lab.faults.fault import FAULTS, DataLoss, FileClass
+from kraftsim.lab.explore.request import (
+    OWN_SHARE,
+    RunRequest,
+    faults_of,
+    has_random_faults,
+    settings_of,
+)
+from kraftsim.lab.faults.fault import FAULTS, FLUSHES_EVERY_BATCH, DataLoss, FileClass
 from kraftsim.lab.faults.fault_space import BROKERS, Mix
+from kraftsim.lab.faults.random_faults import data_loss, draw_faults
 from kraftsim.world.interface import stream
 
 EXEMPT: dict[str, str] = {}
@@ -72,15 +79,22 @@ def test_fault_space_is_that_of_the_cluster_which_runs(each: Scenario) -> None:
 
 
 @pytest.mark.parametrize("each", WITH_SPACE, ids=lambda each: each.name)
-def test_only_brokers_that_flush_every_batch_may_lose_power_everywhere(each: Scenario) -> None:
-    """Kafka acknowledges what no replica has flushed, so brokers with records may lose none."""
+def test_brokers_lose_power_only_in_runs_in_which_they_flush_every_batch(each: Scenario) -> None:
+    """Kafka acknowledges what no replica has flushed, so others with records may lose none."""
     space = each.fault_space
     assert space is not None
-    flushes = each.settings.get("log.flush.interval.messages") == "1"
-    keeps_records = any(files.file_class is FileClass.PARTITION_LOG for files in space.files)
-    lost = {host for loss in DataLoss for host in space.may_lose.get(loss, ())}
-    assert flushes or not keeps_records or not lost & set(space.of(BROKERS))
-    assert not space.may_lose.get(DataLoss.FLUSHED) or not keeps_records
+    if not any(files.file_class is FileClass.PARTITION_LOG for files in space.files):
+        return  # its brokers keep no records
+    assert not space.may_lose.get(DataLoss.FLUSHED)
+    ((flush_key, every_batch),) = FLUSHES_EVERY_BATCH.items()
+    for seed in SEEDS:
+        swarm = draw_faults(stream(seed, "harness", 1, "swarm"), space)
+        settings = {**each.settings, **settings_of(each, seed, Mode.SIM)}
+        if has_random_faults(each, seed) and any(
+            data_loss(fault) is not DataLoss.NOTHING for fault in swarm
+        ):
+            may_lose = space.may_lose[DataLoss.UNFLUSHED]
+            assert settings.get(flush_key) == every_batch or not {*may_lose} & {*space.of(BROKERS)}
 
 
 @pytest.mark.parametrize("each", WITH_SPACE, ids=lambda each: each.name)
@@ -88,16 +102,19 @@ def test_seeds_mix_own_and_random_faults_as_declared(each: Scenario) -> None:
     """A share of the seeds has the scenario's own faults alone; the others have random ones."""
     space = each.fault_space
     assert space is not None
-    random_seeds = 0
+    random_seeds = [seed for seed in SEEDS if has_random_faults(each, seed)]
     for seed in SEEDS:
         own = each.faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
+        swarm = draw_faults(stream(seed, "harness", 1, "swarm"), space)
         drawn = faults_of(each, seed, Mode.SIM)
-        if drawn == own:
+        if seed not in random_seeds:
+            assert drawn == own
             continue
-        random_seeds += 1
-        if space.mix is Mix.ON_TOP:
-            assert drawn[: len(own)] == own
-        if space.mix is Mix.APART and own:
-            assert drawn[: len(own)] != own
+        wanted = {
+            Mix.EITHER: ((*own, *swarm), swarm),
+            Mix.ON_TOP: ((*own, *swarm),),
+            Mix.APART: (swarm,),
+        }[space.mix]
+        assert any(drawn[: len(first)] == first for first in wanted)
     expected = len(SEEDS) * ((1 - OWN_SHARE) if each.has_own_faults else 1)
-    assert 0.7 * expected < random_seeds < 1.4 * expected
+    assert 0.7 * expected < len(random_seeds) < 1.4 * expected

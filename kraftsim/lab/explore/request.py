@@ -140,8 +140,7 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
     own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
     if mode is not Mode.SIM or scenario.fault_space is None:
         return own
-    place = _place(scenario, seed)
-    if place < OWN_SHARE:
+    if not has_random_faults(scenario, seed):
         return own
     random_faults = (
         *draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space),
@@ -152,19 +151,26 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
             return (*own, *random_faults)
         case Mix.APART:
             return random_faults
-    return (*own, *random_faults) if place < OWN_SHARE + BOTH_SHARE else random_faults
+    return (
+        (*own, *random_faults) if _place(scenario, seed) < OWN_SHARE + BOTH_SHARE else random_faults
+    )
+
+
+def has_random_faults(scenario: Scenario, seed: int) -> bool:
+    """Return whether a seed draws random faults, in simulation."""
+    return scenario.fault_space is not None and _place(scenario, seed) >= OWN_SHARE
 
 
 def _place(scenario: Scenario, seed: int) -> float:
     return stream(seed, HARNESS, 1, "search").random() if scenario.has_own_faults else 1.0
 
 
-def draws_surroundings(scenario: Scenario, seed: int) -> bool:
+def _draws_surroundings(scenario: Scenario, seed: int) -> bool:
     """Return whether a run has settings and speeds of its own: not where a directed scenario has
     its own faults alone.
     """
-    return scenario.fault_space is not None and (
-        scenario.fault_space.mix is Mix.EITHER or _place(scenario, seed) >= OWN_SHARE
+    return has_random_faults(scenario, seed) or (
+        scenario.fault_space is not None and scenario.fault_space.mix is Mix.EITHER
     )
 
 
@@ -173,7 +179,11 @@ def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
     faults, and those that the scenario draws itself.
     """
     drawn: dict[str, str] = {}
-    if mode is Mode.SIM and scenario.fault_space is not None and draws_surroundings(scenario, seed):
+    if (
+        mode is Mode.SIM
+        and scenario.fault_space is not None
+        and _draws_surroundings(scenario, seed)
+    ):
         drawn.update(
             draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.fault_space)
         )
@@ -309,7 +319,7 @@ class RunRequest:
         """
         if self.surroundings is not None:
             return self.surroundings
-        if not draws_surroundings(self.scenario, self.seed):
+        if not _draws_surroundings(self.scenario, self.seed):
             return RunEnvironment()
         return draw_run_environment(
             stream(self.seed, HARNESS, 1, "surroundings"),

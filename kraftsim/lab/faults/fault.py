@@ -199,6 +199,10 @@ class OneOf:
     values: tuple[Value, ...]
 
 
+FLUSHES_EVERY_BATCH: Mapping[str, str] = {"log.flush.interval.messages": "1"}
+"""Settings of a kind that loses what is not flushed: with them a broker flushes a batch before it
+answers, so that any broker may lose power. A fault space without the setting lets none do so.
+"""
 SIM, PROCESSES, EMBEDDED = "sim", "processes", "embedded"
 EVERYWHERE = (SIM, PROCESSES, EMBEDDED)
 

@@ -11,7 +11,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
-from kraftsim.lab.faults.fault import Between, DataLoss, FileClass, OneOf, Value
+from kraftsim.lab.faults.fault import (
+    FLUSHES_EVERY_BATCH,
+    Between,
+    DataLoss,
+    FileClass,
+    OneOf,
+    Value,
+)
 
 CONTROLLERS, BROKERS, CLIENTS, ZOOKEEPER = "controllers", "brokers", "clients", "zookeeper"
 
@@ -407,6 +414,9 @@ BROKER_SETTINGS: Mapping[str, Between | OneOf] = {
     "metadata.log.max.record.bytes.between.snapshots": OneOf(("500", "2000", "20000", "20971520")),
     "metadata.log.segment.bytes": OneOf(("1000", "4000", "20000")),
 }
+FLUSH_SETTINGS: Mapping[str, Between | OneOf] = {
+    key: OneOf((value,)) for key, value in FLUSHES_EVERY_BATCH.items()
+}
 
 
 def cluster_fault_space(
@@ -417,7 +427,7 @@ def cluster_fault_space(
     apis: tuple[Api, ...],
     brokers_keep_records: bool,
     brokers_replicate: bool = False,
-    brokers_flush: bool = False,
+    brokers_may_flush: bool = False,
     combined: int = 0,
     fault_seconds: float,
     settings: Mapping[str, Between | OneOf] | None = None,
@@ -434,9 +444,9 @@ def cluster_fault_space(
     `settings` extend or override the default ones; `files`, `moments` and `lasting_states` are
     those of the workload. Brokers without replication may lose no records, for Kafka has no other
     guarantee there; nor may brokers with replication, for with several power losses Kafka loses
-    acknowledged records that no replica has flushed. Only brokers that flush every batch may lose
-    power everywhere. `combined` is the number of nodes with both roles: a run with fewer nodes has
-    as many as it can.
+    acknowledged records that no replica has flushed. With `brokers_may_flush` brokers flush every
+    batch in runs with power losses, and then any of them may lose power. `combined` is the number
+    of nodes with both roles: a run with fewer nodes has as many as it can.
     """
 
     is_quorum = controllers > 1
@@ -449,7 +459,7 @@ def cluster_fault_space(
     everything = tuple(dict.fromkeys((*controller_names, *broker_names)))
     unflushed = (
         everything
-        if brokers_flush or not brokers_keep_records
+        if brokers_may_flush or not brokers_keep_records
         else tuple(name for name in controller_names if name not in broker_names)
     )
     return FaultSpace(
@@ -470,7 +480,7 @@ def cluster_fault_space(
             *(QUORUM_FILES if is_quorum else METADATA_FILES),
             *BROKER_FILES,
             *(PARTITION_FILES if brokers_keep_records else ()),
-            *(FLUSHED_FILES if brokers_flush else ()),
+            *(FLUSHED_FILES if brokers_may_flush else ()),
             *files,
         ),
         moments=(
@@ -492,7 +502,12 @@ def cluster_fault_space(
             DataLoss.TRUST: unflushed,
             DataLoss.FLUSHED: () if brokers_keep_records else broker_names,
         },
-        settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {}), **(settings or {})},
+        settings={
+            **BROKER_SETTINGS,
+            **(QUORUM_SETTINGS if is_quorum else {}),
+            **(FLUSH_SETTINGS if brokers_may_flush else {}),
+            **(settings or {}),
+        },
         fault_ms=int(fault_seconds * 1000),
         may_answer_fatal=may_answer_fatal,
         mix=mix,
@@ -504,7 +519,7 @@ def cluster_fault_space(
             apis=apis,
             brokers_keep_records=brokers_keep_records,
             brokers_replicate=brokers_replicate,
-            brokers_flush=brokers_flush,
+            brokers_may_flush=brokers_may_flush,
             combined=combined,
             fault_seconds=fault_seconds,
             settings=settings,

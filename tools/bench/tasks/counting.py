@@ -21,6 +21,8 @@ from kraftsim.transactions.events import TransactionStateChanged
 
 SCENARIO = "producer_per_task_vs_per_thread"
 RECORDS_PER_PARTITION = 2
+PHASE_MS = 100
+"""No fault is injected, so nothing has to be waited for."""
 APPLICATIONS = {"task": "a producer per task", "thread": "a producer per thread"}
 """The prefixes of the topics and transactional ids of the two variants in the scenario."""
 
@@ -67,6 +69,7 @@ def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
             "partitions": partitions,
             "replicas": replicas,
             "records_per_writer": RECORDS_PER_PARTITION * partitions,
+            "work_ms": PHASE_MS,
         },
     )
     began = time.process_time()

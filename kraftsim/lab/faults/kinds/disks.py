@@ -6,7 +6,14 @@ After a failed flush the page cache looks clean although nothing became durable:
 succeeds and means nothing, so that only a restart shows what the disk has.
 """
 
-from kraftsim.lab.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.lab.faults.fault import (
+    FLUSHES_EVERY_BATCH,
+    Between,
+    DataLoss,
+    Family,
+    FaultKind,
+    OneOf,
+)
 from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.world.simulated.disk_faults import (
     BadRange,
@@ -202,6 +209,7 @@ FLUSH_ERROR = FaultKind(
     params={"times": 1, "file_class": None, "duration_ms": 0},
     draws={"file_class": ANY_CLASS},
     data_loss=DataLoss.TRUST,
+    settings=FLUSHES_EVERY_BATCH,
 )
 
 

@@ -10,7 +10,14 @@ not combine more losses than a cluster can survive (`kraftsim.lab.faults.random_
 
 from collections.abc import Iterator
 
-from kraftsim.lab.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.lab.faults.fault import (
+    FLUSHES_EVERY_BATCH,
+    Between,
+    DataLoss,
+    Family,
+    FaultKind,
+    OneOf,
+)
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.storage_faults import damage_until_healed, sound_files
 from kraftsim.world.simulated import FileClass
@@ -50,6 +57,7 @@ TORN_WRITE = FaultKind(
     params={"shape": "holes", "after_ms": 1000},
     draws={"shape": OneOf(("prefix", "holes", "zeros")), "after_ms": Between(20, 4000)},
     data_loss=DataLoss.UNFLUSHED,
+    settings=FLUSHES_EVERY_BATCH,
 )
 
 
@@ -138,6 +146,7 @@ LOST_NAME = FaultKind(
     params={"kept": "none", "after_ms": 1000},
     draws={"kept": OneOf(("none", "some", "zeros")), "after_ms": Between(20, 4000)},
     data_loss=DataLoss.UNFLUSHED,
+    settings=FLUSHES_EVERY_BATCH,
 )
 
 

@@ -10,7 +10,15 @@ recover the same state from its files, and must not act on a role that it had be
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.lab.faults.fault import EVERYWHERE, Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.lab.faults.fault import (
+    EVERYWHERE,
+    FLUSHES_EVERY_BATCH,
+    Between,
+    DataLoss,
+    Family,
+    FaultKind,
+    OneOf,
+)
 from kraftsim.lab.faults.field import SocketInjection
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.world.simulated import Host
@@ -90,6 +98,7 @@ RESTART = FaultKind(
     params={"after_ms": 1000, "power_loss": False},
     draws={"after_ms": Between(20, 4000), "power_loss": OneOf((False, True))},
     data_loss=DataLoss.UNFLUSHED,
+    settings=FLUSHES_EVERY_BATCH,
     data_loss_if="power_loss",
 )
 
@@ -208,6 +217,7 @@ CRASH_LOOP = FaultKind(
         "power_loss": OneOf((False, True)),
     },
     data_loss=DataLoss.UNFLUSHED,
+    settings=FLUSHES_EVERY_BATCH,
     data_loss_if="power_loss",
 )
 
@@ -234,6 +244,7 @@ POWER_LOSS = FaultKind(
     family=Family.PROCESS,
     inject=power_loss,
     data_loss=DataLoss.UNFLUSHED,
+    settings=FLUSHES_EVERY_BATCH,
 )
 
 
@@ -276,6 +287,7 @@ BLACKOUT = FaultKind(
     params={"after_ms": 1000, "apart_ms": 1000},
     draws={"after_ms": Between(20, 3000), "apart_ms": Between(0, 3000)},
     data_loss=DataLoss.UNFLUSHED,
+    settings=FLUSHES_EVERY_BATCH,
 )
 
 
