@@ -6,7 +6,8 @@ minority loses its unflushed records: here it is always the same broker, in the 
 right after it became leader, or while it recovers; the others are slow at times and lose responses,
 and are never down. Kafka does not guarantee more: a broker that is the only in-sync replica and
 loses power loses records that the others have, and an operator who lets a majority lose power
-together must flush (broker_power_loss_flush_every_batch).
+together must flush (broker_power_loss_flush_every_batch). So brokers do in runs with random faults
+on top, in which the others fail as well.
 Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log.LogConfig
 (flush.messages).
 """

@@ -6,7 +6,7 @@ per thread, and commit records and offsets in one transaction. Brokers are kille
 right after they wrote a transaction state, a marker or a pending offset; links are partitioned;
 responses are lost, requests are late; clocks jump; members crash at any point, or are paused until
 their partitions are reassigned, and resume. In the end every line is in the committed output once.
-No broker loses power: Kafka does not flush what it acknowledges.
+Brokers lose power only in runs in which they flush every batch before they acknowledge it.
 Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 """
 
@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Value
-from kraftsim.lab.faults.fault_space import TRANSACTION_APIS, WRITER_APIS, cluster_fault_space
+from kraftsim.lab.faults.fault_space import (
+    GROUP_MOMENTS,
+    TRANSACTION_APIS,
+    TRANSACTION_FILES,
+    TRANSACTION_MOMENTS,
+    TRANSACTION_STATES,
+    WRITER_APIS,
+    cluster_fault_space,
+)
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,
@@ -168,9 +176,13 @@ SCENARIO = Scenario(
         clients=("writer-1", "writer-2", *COPIERS),
         apis=(*WRITER_APIS, *TRANSACTION_APIS),
         brokers_keep_records=True,
+        brokers_may_flush=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
         may_answer_fatal=COPIERS,
+        files=TRANSACTION_FILES,
+        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
+        lasting_states=TRANSACTION_STATES,
     ),
     limit_seconds=900.0,
     workload={**WORKLOAD, "crashes": 8, "pauses": 6, "work_ms": int(WORK_SECONDS * 1000)},

@@ -188,7 +188,7 @@ SCENARIO = Scenario(
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
         mix=Mix.ON_TOP,
-        omits=LATE_REQUESTS,
+        omits=LATE_REQUESTS,  # the expected answers are those to requests in order
     ),
     limit_seconds=600.0,
     workload=WORKLOAD,

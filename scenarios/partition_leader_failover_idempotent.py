@@ -6,9 +6,9 @@ right after an append, after an advance of the high watermark, or while an Alter
 in flight. Brokers are isolated from each other and from the controller, paused, and have clocks
 that jump; Produce responses are lost, and preferred leaders are elected all the time. The cluster
 has one or three controllers. In some runs unclean leader election is enabled: records that such a
-leader did not have are excluded, and no others. No broker loses power: Kafka does not flush what it
-acknowledges, and two brokers of three that lose unflushed data may lose an acknowledged record
-(broker_power_loss).
+leader did not have are excluded, and no others. Brokers lose power only in runs in which they flush
+every batch: otherwise Kafka does not flush what it acknowledges, and two brokers of three that lose
+unflushed data may lose an acknowledged record (broker_power_loss).
 Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 """
 
@@ -159,6 +159,7 @@ SCENARIO = Scenario(
         clients=("writer-1", "writer-2", "writer-3"),
         apis=WRITER_APIS,
         brokers_keep_records=True,
+        brokers_may_flush=True,
         brokers_replicate=True,
         fault_seconds=WORK_SECONDS,
     ),

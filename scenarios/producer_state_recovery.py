@@ -3,7 +3,8 @@ is appended twice or lost.
 
 Segments are small, so that producer snapshots are taken all the time; in simulation producers start
 shortly before sequence 2^31-1 and wrap. Produce responses are lost, and the same batches are
-retried at a broker that has just loaded its snapshots and its log. No broker loses power.
+retried at a broker that has just loaded its snapshots and its log. It loses power only in runs in
+which it flushes every batch.
 
 One request is in flight at a time, because a snapshot has one batch per producer: of five batches
 whose responses are lost, a broker that is restarted twice rejects four as out of order, and the
