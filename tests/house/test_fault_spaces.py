@@ -6,6 +6,7 @@ import pytest
 
 from kraftsim.cluster.scenario import Mode, Scenario, scenarios
 from kraftsim.lab.explore.request import (
+    FEW,
     OWN_SHARE,
     RunRequest,
     faults_of,
@@ -87,14 +88,14 @@ def test_brokers_lose_power_only_in_runs_in_which_they_flush_every_batch(each: S
         return  # its brokers keep no records
     assert not space.may_lose.get(DataLoss.FLUSHED)
     ((flush_key, every_batch),) = FLUSHES_EVERY_BATCH.items()
+    is_lossy = bool({*space.may_lose[DataLoss.UNFLUSHED]} & {*space.of(BROKERS)})
     for seed in SEEDS:
-        swarm = draw_faults(stream(seed, "harness", 1, "swarm"), space)
+        drawn = faults_of(each, seed, Mode.SIM)
         settings = {**each.settings, **settings_of(each, seed, Mode.SIM)}
         if has_random_faults(each, seed) and any(
-            data_loss(fault) is not DataLoss.NOTHING for fault in swarm
+            data_loss(fault) is not DataLoss.NOTHING for fault in drawn
         ):
-            may_lose = space.may_lose[DataLoss.UNFLUSHED]
-            assert settings.get(flush_key) == every_batch or not {*may_lose} & {*space.of(BROKERS)}
+            assert settings.get(flush_key) == every_batch or not is_lossy
 
 
 @pytest.mark.parametrize("each", WITH_SPACE, ids=lambda each: each.name)
@@ -112,7 +113,7 @@ def test_seeds_mix_own_and_random_faults_as_declared(each: Scenario) -> None:
             continue
         wanted = {
             Mix.EITHER: ((*own, *swarm), swarm),
-            Mix.ON_TOP: ((*own, *swarm),),
+            Mix.ON_TOP: ((*own, *swarm), (*own, *swarm[:FEW])),
             Mix.APART: (swarm,),
         }[space.mix]
         assert any(drawn[: len(first)] == first for first in wanted)

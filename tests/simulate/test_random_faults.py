@@ -11,7 +11,13 @@ from random import Random
 import pytest
 
 from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
-from kraftsim.lab.explore.request import faults_of, settings_of
+from kraftsim.lab.explore.request import (
+    RunEnvironment,
+    RunRequest,
+    faults_of,
+    has_random_faults,
+    settings_of,
+)
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     FAULTS,
@@ -31,6 +37,7 @@ from kraftsim.lab.faults.fault import (
     to_json,
 )
 from kraftsim.lab.faults.fault_space import (
+    BROKERS,
     CONTROLLERS,
     PRODUCER_ID_APIS,
     cluster_fault_space,
@@ -59,7 +66,13 @@ KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
 DIGEST = """
 import hashlib
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.lab.explore.request import faults_of, settings_of
+from kraftsim.lab.explore.request import (
+    RunEnvironment,
+    RunRequest,
+    faults_of,
+    has_random_faults,
+    settings_of,
+)
 from kraftsim.lab.faults.fault import to_json
 quorum = scenario("quorum_under_faults")
 drawn = [
@@ -310,7 +323,6 @@ def test_wide_range_is_drawn_by_magnitude() -> None:
 def test_fault_space_names_existing_hosts_and_events(each: Scenario) -> None:
     """A trigger on an event that is never emitted would never fire."""
     from kraftsim.events.catalogue import KINDS as EVENTS
-    from kraftsim.lab.explore.request import RunRequest
 
     fault_space = each.fault_space
     assert fault_space is not None
@@ -322,3 +334,73 @@ def test_fault_space_names_existing_hosts_and_events(each: Scenario) -> None:
     assert {moment.kind for moment in fault_space.moments} <= set(EVENTS)
     for moment in fault_space.moments:
         assert set(moment.fields) <= set(EVENTS[moment.kind].__struct_fields__)
+
+
+def test_disk_faults_affect_a_class_of_files_that_their_target_writes() -> None:
+    """Producer snapshots and checkpoints of partitions are written by brokers alone."""
+    found: dict[str, set[object]] = {"controller": set(), "broker": set()}
+    for seed in SEEDS:
+        for fault in draw_parameters(seed):
+            if "file_class" in fault.params and fault.target.startswith(("controller", "broker")):
+                found[fault.target.split("-")[0]].add(fault.params["file_class"])
+    assert found["controller"] == {None, "metadata-log", "quorum-state", "checkpoint"}
+    assert {"partition-log", "producer-snapshot", "time-index", "leader-epoch-checkpoint"} < found[
+        "broker"
+    ]
+    assert "quorum-state" not in found["broker"]
+
+
+def test_combined_node_has_the_moments_of_both_roles() -> None:
+    fault_space = cluster_fault_space(
+        controllers=3,
+        brokers=3,
+        combined=3,
+        clients=(),
+        apis=(),
+        brokers_keep_records=True,
+        fault_seconds=6.0,
+    )
+    assert fault_space.nodes == ("broker-1", "broker-2", "broker-3")
+    assert fault_space.roles_of("broker-2") == (CONTROLLERS, BROKERS)
+    kinds = {
+        fault.trigger.kind
+        for seed in SEEDS
+        for fault in draw_faults(Random(seed), fault_space)
+        if isinstance(fault.trigger, OnEvent) and fault.trigger.host is not None
+    }
+    assert {"ControllerElected", "BatchAppended"} <= kinds
+    larger = fault_space.of_size(controllers=5, brokers=4)
+    assert larger.of(CONTROLLERS)[3:] == ("controller-104", "controller-105")
+    assert len(larger.nodes) == 6
+
+
+def test_omitted_kinds_are_not_drawn() -> None:
+    omitted = replace(FAULT_SPACE, omits=("restart", "clog"))
+    drawn = {fault.kind for seed in SEEDS for fault in draw_faults(Random(seed), omitted)}
+    assert not drawn & {"restart", "clog"} and {"stop", "partition"} <= drawn
+
+
+def test_run_of_a_directed_scenario_without_random_faults_has_its_own_settings_and_speeds() -> None:
+    """So its check is as sharp as it was; the other runs vary everything."""
+    directed = scenario("delayed_end_txn")
+    runs = {seed: RunRequest(scenario=directed, mode=Mode.SIM, seed=seed) for seed in range(40)}
+    alone = [seed for seed in runs if not has_random_faults(directed, seed)]
+    assert 8 < len(alone) < 24
+    for seed in alone:
+        assert settings_of(directed, seed, Mode.SIM) == {}
+        assert runs[seed].around() == RunEnvironment()
+    others = [run for seed, run in runs.items() if seed not in alone]
+    assert any(settings_of(directed, run.seed, Mode.SIM) for run in others)
+    assert any(run.around() != RunEnvironment() for run in others)
+
+
+def test_power_losses_of_brokers_come_with_flushes_of_every_batch() -> None:
+    """Kafka acknowledges what no replica has flushed, unless it is set to flush."""
+    found = set()
+    directed = scenario("coordinator_failover_every_state")
+    assert directed.fault_space is not None
+    for seed in range(120):
+        faults = faults_of(directed, seed, Mode.SIM)
+        if any(data_loss(fault) is DataLoss.UNFLUSHED for fault in faults):
+            found.add(settings_of(directed, seed, Mode.SIM).get("log.flush.interval.messages"))
+    assert found == {"1"}

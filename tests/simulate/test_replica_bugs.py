@@ -13,7 +13,7 @@ FINDINGS = [
     (
         "librdkafka-forgotten-sequence",
         "topic_missing_from_metadata",
-        3,
+        5,
         "acknowledged-records-in-final-log",
     ),
     ("KAFKA-6683", "producer_state_recovery", 1, "producer-snapshot-below-its-offset"),

@@ -19,7 +19,7 @@ from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
     ("KAFKA-5247", "offset_commits_pre_and_post_kip_447", 1, "group-offsets-equal-log"),
-    ("KAFKA-5376", "exactly_once_under_faults", 2, "read-committed-isolation"),
+    ("KAFKA-5376", "exactly_once_under_faults", 4, "read-committed-isolation"),
     ("KAFKA-6119", "transaction_timeout", 1, "transactions-atomic"),
     ("KAFKA-9346", "exactly_once_under_faults", 2, "fetched-offsets-stable"),
     ("KAFKA-9666", "zombie_fenced_by_epoch", 11, "transaction-transitions-valid"),
@@ -27,7 +27,7 @@ FINDINGS = [
     ("KAFKA-10080", "coordinator_failover_every_state", 4, "transaction-transitions-valid"),
     ("KAFKA-14402", "transaction_timeout", 1, "fenced-producers-write-nothing"),
     ("KAFKA-14884", "transaction_timeout", 1, "fenced-producers-write-nothing"),
-    ("KAFKA-15784", "zombie_fenced_by_generation", 10, "each-input-processed-once"),
+    ("KAFKA-15784", "zombie_fenced_by_generation", 29, "each-input-processed-once"),
     ("KAFKA-16352", "coordinator_failover_every_state", 4, "no-hanging-transactions"),
     ("KAFKA-17754", "delayed_end_txn", 3, "read-committed-isolation"),
     (
@@ -90,7 +90,7 @@ def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0() -> None:
     ("scenario", "affected", "fixed", "seed", "invariant"),
     [
         ("late_batch_after_abort", "3.5", "3.6", 1, "recovers-after-heal"),
-        ("late_copy_of_transaction_end", "3.9", "4.2", 6, "read-committed-isolation"),
+        ("late_copy_of_transaction_end", "3.9", "4.2", 3, "read-committed-isolation"),
         ("late_copy_of_transaction_end", "4.1", "4.2", 1, "transactions-atomic"),
         ("exhausted_producer_epochs", "4.2", "4.3", 1, "recovers-after-heal"),
     ],

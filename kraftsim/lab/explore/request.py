@@ -127,9 +127,12 @@ def draw_run_environment(random: "Random", frames: "Random") -> RunEnvironment:
 OWN_SHARE = 0.4
 """The share of seeds with the scenario's own schedule alone."""
 BOTH_SHARE = 0.2
-"""The share of seeds with both; the others have random faults alone. A fault space with another mix
-of the two has its random faults in all of these.
+"""The share of seeds with both; the others have random faults alone.
+
+With `Mix.ON_TOP` all these have random faults on top, those of this share only FEW: more of them
+often keep a directed sequence from happening. With `Mix.APART` all have random faults alone.
 """
+FEW = 3
 HARNESS = "harness"
 
 
@@ -142,18 +145,17 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
         return own
     if not has_random_faults(scenario, seed):
         return own
-    random_faults = (
-        *draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space),
-        *draw_request_faults(stream(seed, HARNESS, 1, "request faults"), scenario.fault_space),
-    )
-    match scenario.fault_space.mix:
+    space = scenario.fault_space
+    faults = draw_faults(stream(seed, HARNESS, 1, "swarm"), space)
+    request_faults = draw_request_faults(stream(seed, HARNESS, 1, "request faults"), space)
+    is_both = _place(scenario, seed) < OWN_SHARE + BOTH_SHARE
+    match space.mix:
         case Mix.ON_TOP:
-            return (*own, *random_faults)
+            few = FEW if is_both else None
+            return (*own, *faults[:few], *request_faults[:few])
         case Mix.APART:
-            return random_faults
-    return (
-        (*own, *random_faults) if _place(scenario, seed) < OWN_SHARE + BOTH_SHARE else random_faults
-    )
+            return (*faults, *request_faults)
+    return (*own, *faults, *request_faults) if is_both else (*faults, *request_faults)
 
 
 def has_random_faults(scenario: Scenario, seed: int) -> bool:
