@@ -26,6 +26,7 @@ from kraftsim.lab.faults.fault_space import (
     cluster_fault_space,
 )
 from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 from kraftsim.lab.workloads.under_load import write_lines
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ SCENARIO = Scenario(
     faults=no_faults,
     draw_parameters=draw_rule,
     settings={
+        **UNDER_ANY_CLOCK,
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -15,6 +15,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, Scena
 from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -119,7 +120,11 @@ SCENARIO = Scenario(
     ),
     run=run,
     faults=faults,
-    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    settings={
+        **UNDER_ANY_CLOCK,
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    },
     fault_space=cluster_fault_space(
         controllers=1,
         brokers=3,

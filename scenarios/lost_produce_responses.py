@@ -22,6 +22,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -148,7 +149,11 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     brokers=2,
-    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    settings={
+        **UNDER_ANY_CLOCK,
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    },
     fault_space=cluster_fault_space(
         controllers=1,
         brokers=2,

@@ -39,6 +39,7 @@ from kraftsim.lab.faults.fault_space import (
     cluster_fault_space,
 )
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -169,10 +170,10 @@ SCENARIO = Scenario(
     faults=faults,
     brokers=1,
     settings={
+        **UNDER_ANY_CLOCK,
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "300",
         "log.segment.bytes": "1200",
-        "log.retention.ms": "-1",
     },
     fault_space=cluster_fault_space(
         controllers=1,

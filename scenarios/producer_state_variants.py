@@ -32,6 +32,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -176,9 +177,9 @@ SCENARIO = Scenario(
     draw_parameters=draw_parameters,
     brokers=2,
     settings={
+        **UNDER_ANY_CLOCK,
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
-        "log.retention.ms": "-1",
     },
     node_settings={
         FIVE_BATCHES: {"kraftsim.producer.state": "five-batches"},

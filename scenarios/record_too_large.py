@@ -27,6 +27,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame, Value
 from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -198,6 +199,7 @@ SCENARIO = Scenario(
     faults=faults,
     brokers=2,
     settings={
+        **UNDER_ANY_CLOCK,
         "message.max.bytes": str(LARGEST_BYTES),
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",

@@ -20,6 +20,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -135,6 +136,7 @@ SCENARIO = Scenario(
     faults=faults,
     brokers=2,
     settings={
+        **UNDER_ANY_CLOCK,
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",

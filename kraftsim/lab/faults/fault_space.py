@@ -181,6 +181,8 @@ ENDS_A_NODE = (
     *("zombie", "torn-write", "lost-name", "disk-full", "read-error", "flush-error"),
 )
 """Kinds after which a process ends, and starts again later."""
+NOT_AT_A_LONE_NODE = ("old-epoch-answer",)
+"""Kinds without an effect where one node is the cluster: no other one knows an older epoch."""
 CLEAN_STOPS = ("stop",)
 """A broker that stops cleanly writes a producer snapshot, which has the latest batch of a producer
 only. Of several batches in flight whose responses are lost, it rejects all but the last as out of

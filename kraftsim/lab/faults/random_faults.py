@@ -184,6 +184,8 @@ def _targets(fault: Fault, fault_space: FaultSpace) -> tuple[str, ...]:
 T = TypeVar("T")
 FILE_CLASS = "file_class"
 """The parameter of disk faults that affect a class of files."""
+ALL_FILES_SHARE = 0.4
+"""How many of them affect all files: some classes are hardly ever written."""
 COUNTS = ((1, 3), (1, 3), (3, 8), (3, 8), (3, 8), (8, 20), (8, 20), (20, 40), (40, 60))
 """How many faults a run has: one of these ranges is drawn first, so that few faults and very many
 are both frequent.
@@ -405,10 +407,13 @@ class _Draw:
         """Draw the class of files that a fault affects: one that nodes of these roles write, or
         all.
         """
+        if self._random.random() < ALL_FILES_SHARE:
+            return None
         written = {each.file_class for each in self._fault_space.files if each.role in roles}
         draw = kind.draws[FILE_CLASS]
         assert isinstance(draw, OneOf), "a class has a name"
-        return self._pick([value for value in draw.values if value is None or value in written])
+        classes = [value for value in draw.values if value in written]
+        return self._pick(classes) if classes else None
 
     def _at_link(self, kind: FaultKind, trigger_type: str, params: dict[str, Value]) -> Fault:
         """Draw a network fault: of the connection of a frame, of the host at which the trigger

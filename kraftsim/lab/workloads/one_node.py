@@ -11,6 +11,7 @@ from typing import Final
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.scenario import ClientHost
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 from protocol.coordinator.registry import build_record
 from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.errors import ErrorCode
@@ -34,8 +35,13 @@ SETTINGS: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "500",
+    **UNDER_ANY_CLOCK,
+    "transactional.id.expiration.ms": str(2**31 - 1),
+    "offsets.retention.minutes": str(2**30),
 }
-"""Coordinators have one partition, and timed-out transactions are looked for often."""
+"""Coordinators have one partition, and timed-out transactions are looked for often; a clock that
+jumps by days expires nothing.
+"""
 TRANSACTION_LOG: Final = "__transaction_state"
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """A client with this client id may write to internal topics."""

@@ -21,6 +21,12 @@ from protocol.errors import ErrorCode
 TOPIC = "ledger"
 WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 40}
 """The workload parameters of a scenario with this workload."""
+UNDER_ANY_CLOCK = {
+    "log.retention.ms": "-1",
+    "producer.id.expiration.ms": str(2**31 - 1),
+    "log.message.timestamp.after.max.ms": str(2**63 - 1),
+}
+"""Clocks may jump by days: that must expire no record and no producer, and reject no record."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "3000",
