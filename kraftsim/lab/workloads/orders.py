@@ -169,7 +169,6 @@ class OrdersWorkload:
     async def audit(self, stage: ScenarioEnvironment) -> None:
         """Wait until every transaction is decided, and read what is committed."""
         await transactions_settle(stage, (TOPIC,))
-        await stage.sleep(1.0)
         reader = stage.reader("auditor", read_committed=True)
         await reader.read_all(TOPIC, range(self.partitions))
         stage.emit(CopyRead(client_id="auditor", topic=TOPIC))

@@ -36,6 +36,8 @@ TRANSACTIONS_SECONDS = 60.0
 """The longest transaction time-out of any scenario, the interval of the check for timed-out
 transactions, and markers in flight, times several.
 """
+COMPLETED_SECONDS = 1.0
+"""Markers end a transaction in its partitions; then its coordinator writes that it is complete."""
 FAULTS, LIVENESS = "faults", "liveness"
 
 
@@ -83,7 +85,8 @@ async def transactions_settle(
     *,
     limit_seconds: float = TRANSACTIONS_SECONDS,
 ) -> None:
-    """Return when no transaction is open in any partition of the topics, after `under_faults`.
+    """Return when no transaction is open in any partition of the topics, after `under_faults`, and
+    coordinators have had the time to write so.
 
     Raises LivenessLost if that takes longer than the limit.
     """
@@ -96,6 +99,7 @@ async def transactions_settle(
         stage.now_seconds(),
     )
     questions.close()
+    await stage.sleep(COMPLETED_SECONDS)
 
 
 async def _work(
