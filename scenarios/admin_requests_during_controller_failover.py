@@ -25,6 +25,7 @@ from kraftsim.lab.faults.fault import (
     OnState,
     Trigger,
 )
+from kraftsim.lab.faults.quorum_spaces import ADMINISTRATOR_APIS, quorum_fault_space
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
@@ -193,6 +194,13 @@ SCENARIO = Scenario(
         "controller.quorum.fetch.timeout.ms": "800",
     },
     draw_parameters=_draw_settings,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=2,
+        clients=tuple(f"administrator-{number}" for number in range(1, 5)),
+        apis=ADMINISTRATOR_APIS,
+        fault_seconds=WORK_SECONDS,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

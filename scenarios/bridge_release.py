@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.replication_workload import SETTINGS
 from kraftsim.lab.workloads.under_load import PROVEN
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, Traffic, Upgrade
@@ -28,44 +30,51 @@ OLD, NEW = "2.8", "3.0"
 DIRECT = ("broker-1", "broker-2")
 """These start with direct allocation; the others send AllocateProducerIds."""
 IDS_PER_RESTART = 300
+STEPS_MAX = 5
+"""A restart of each broker, and one more of those that are upgraded."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Request producer ids in the mixed cluster, restart its brokers, and then upgrade the rest."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
+    course = Course(stage=stage, steps_max=STEPS_MAX, seconds=COURSE_FAULT_SECONDS)
     writers = [
         traffic.write(stage, f"writer-{number}")
         for number in range(1, stage.workload("writers") + 1)
     ]
     clients = [
-        _ask_all_the_time(stage, traffic, f"asker-{number}")
+        _ask_all_the_time(stage, traffic, course, f"asker-{number}")
         for number in range(1, stage.workload("askers") + 1)
     ]
-    await stage.gather(_cross(stage, traffic), *writers, *clients)
+    await course.run(_cross(stage, traffic, course), *writers, *clients)
     await traffic.audit(stage)
 
 
-async def _ask_all_the_time(stage: ScenarioEnvironment, traffic: Traffic, name: str) -> None:
+async def _ask_all_the_time(
+    stage: ScenarioEnvironment, traffic: Traffic, course: Course, name: str
+) -> None:
     client = stage.producer_id_client(name)
     while not traffic.is_over:
-        await client.ask(IDS_PER_RESTART)
+        await course.ask(client, IDS_PER_RESTART)
         await stage.sleep(stage.workload("pause_ms") / 1000)
     await client.close()
 
 
-async def _cross(stage: ScenarioEnvironment, traffic: Traffic) -> None:
-    upgrade = Upgrade(stage=stage, topics={TOPIC: PARTITIONS})
+async def _cross(stage: ScenarioEnvironment, traffic: Traffic, course: Course) -> None:
+    upgrade = Upgrade(stage=stage, topics={TOPIC: PARTITIONS}, course=course)
     order = stage.random("order").sample(stage.spec.broker_names, len(stage.spec.broker_names))
     stage.emit(PhaseBegan(phase="mixed"))
     await upgrade.roll(order)
     stage.emit(PhaseBegan(phase="raise-the-rest"))
     await upgrade.roll([name for name in order if name in DIRECT], settings={VERSION_KEY: NEW})
+    await course.finish()
+    await upgrade.settled()
     traffic.is_over = True
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw nothing: the scenario restarts nodes itself."""
+    """Draw nothing: restarts alone must be harmless, too."""
     return ()
 
 
@@ -86,6 +95,12 @@ SCENARIO = Scenario(
     settings={**SETTINGS, "kraftsim.release": "3.0", VERSION_KEY: NEW},
     node_settings={name: {VERSION_KEY: OLD} for name in DIRECT},
     draw_parameters=begin,
+    fault_space=zookeeper_fault_space(
+        brokers=3,
+        clients=("writer-1", "asker-1", "asker-2"),
+        apis=(*WRITER_APIS, *PRODUCER_ID_APIS),
+        fault_seconds=COURSE_FAULT_SECONDS,
+    ),
     limit_seconds=1200.0,
     workload={"writers": 1, "askers": 2, "pause_ms": 100},
     fewest_brokers=3,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, FileClass
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, Mix
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS, SMALL_BLOCKS
 
@@ -154,6 +156,14 @@ SCENARIO = Scenario(
         **SMALL_BLOCKS,
     },
     node_settings={name: {"log.flush.offset.checkpoint.interval.ms": "0"} for name in CONTROLLERS},
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=("asker-1", "asker-2"),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.APART,  # its own faults take all that a quorum can lose
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

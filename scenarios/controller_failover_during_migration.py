@@ -14,7 +14,7 @@ Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
+from kraftsim.cluster.scenario import Mode
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Trigger
 from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+FAULT_SECONDS = 20.0
+"""Longer than brokers take to restart and controllers to take over; healed before, if they do."""
 STATES = (
     "BECOME_CONTROLLER",
     "ZK_MIGRATION",
@@ -35,27 +37,27 @@ STATES = (
 async def go(move: Move) -> None:
     """Migrate under faults, heal, and complete the migration."""
     migration, stage = move.migration, move.stage
-    await move.ask()
-    stage.inject()
-    await stage.gather(*_asking_meanwhile(stage, migration.take_over()))
+    await move.load.ask()
+    move.load.course.inject()
+    await stage.gather(*_asking_meanwhile(move, migration.take_over()))
     for number in range(stage.workload("topics")):
         await stage.create_topic(f"made-meanwhile-{number}", 1, 3)
-        await move.requester.ask(stage.workload("ids_per_topic"))
-    await stage.heal()
+        await move.load.ask(stage.workload("ids_per_topic"))
+    await move.load.course.heal()
     await migration.upgrade.settled()
     await migration.taken_over()
     await migration.to_kraft()
     await migration.end()
-    await move.ask()
+    await move.load.ask()
 
 
 def _asking_meanwhile(
-    stage: ScenarioEnvironment, take_over: Coroutine[object, object, None]
+    move: Move, take_over: Coroutine[object, object, None]
 ) -> tuple[Coroutine[object, object, None], ...]:
     """Return a migration step, and a client that requests ids until it ends: each restarted broker
     requests a block at once.
     """
-    is_over = False
+    stage, is_over = move.stage, False
 
     async def taken_over() -> None:
         nonlocal is_over
@@ -67,7 +69,7 @@ def _asking_meanwhile(
     async def ask() -> None:
         client = stage.producer_id_client("impatient")
         while not is_over:
-            await client.ask(1)
+            await move.load.course.ask(client, 1)
             await stage.sleep(stage.workload("pause_ms") / 5000)
         await client.close()
 
@@ -166,6 +168,8 @@ SCENARIO = migration_scenario(
     summary="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next "
     "controller resumes it.",
     go=go,
+    steps_max=0,
+    fault_seconds=FAULT_SECONDS,
     faults=faults,
     must_exercise=("metadata-log-matching", "snapshot-equals-log"),
     settings={**QUICK_ELECTIONS, "metadata.log.max.record.bytes.between.snapshots": "500"},

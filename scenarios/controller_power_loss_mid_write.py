@@ -20,12 +20,15 @@ from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     LEADER_TARGET,
     AtTime,
+    DataLoss,
     Fault,
     FileClass,
     OnDisk,
     OnEvent,
     Trigger,
 )
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
 
@@ -180,6 +183,14 @@ SCENARIO = Scenario(
         "metadata.max.idle.interval.ms": "50",
     },
     draw_parameters=_draw_settings,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=("asker-1", "asker-2"),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=WORK_SECONDS,
+        may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -19,6 +19,7 @@ from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     LEADER_TARGET,
     AtTime,
+    DataLoss,
     Fault,
     FileClass,
     OnDisk,
@@ -26,6 +27,8 @@ from kraftsim.lab.faults.fault import (
     OnFrame,
     Trigger,
 )
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 
@@ -363,6 +366,14 @@ SCENARIO = Scenario(
         **SMALL_BLOCKS,
     },
     draw_parameters=draw_parameters,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=("asker-1", "asker-2", "asker-3"),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=WORK_SECONDS,
+        may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

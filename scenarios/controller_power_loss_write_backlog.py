@@ -17,7 +17,9 @@ Created Equal (2014).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, FileClass, Value
+from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, DataLoss, Fault, FileClass, Value
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import SETTINGS
 
@@ -203,6 +205,14 @@ SCENARIO = Scenario(
     brokers=1,
     settings={**SETTINGS, "metadata.max.idle.interval.ms": "20"},
     draw_parameters=draw_parameters,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=("asker-1",),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=ROUNDS * ROUND_MS / 1000,
+        may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

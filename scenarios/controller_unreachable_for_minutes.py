@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
-from kraftsim.lab.faults.fault_space import ALLOCATE_PRODUCER_IDS
+from kraftsim.lab.faults.fault_space import ALLOCATE_PRODUCER_IDS, PRODUCER_ID_APIS, Mix
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 
@@ -134,6 +135,14 @@ SCENARIO = Scenario(
     faults=faults,
     draw_parameters=draw_release,
     settings={**QUICK_SESSIONS, **SMALL_BLOCKS},
+    fault_space=quorum_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=tuple(f"asker-of-broker-{number}" for number in range(1, 4)),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=WORK_SECONDS,
+        mix=Mix.ON_TOP,
+    ),
     limit_seconds=600.0,
     workload=WORKLOAD,
     fewest_brokers=1,

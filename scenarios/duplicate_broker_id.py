@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.other_machine import OtherMachine
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICKER_ELECTIONS, SMALL_BLOCKS
 
@@ -34,7 +36,16 @@ ALIVE_SECONDS = 60.0
 TERM_SECONDS = (1.5, 4.0)
 """The time between two failures of controllers."""
 AWAY_SECONDS = 1.0
-WORKLOAD = {"attempts": 10, "late_words": 8, "ids_after": 30, "work_ms": 100}
+WORK_SECONDS = 3.0
+"""How long random faults last. They begin when the first machine is back: before, each answer to
+the clone is known exactly, and only a controller that fails may delay it.
+"""
+WORKLOAD = {
+    "attempts": 10,
+    "late_words": 8,
+    "ids_after": 30,
+    "work_ms": int(WORK_SECONDS * 1000),
+}
 REFUSED, STALE, NONE = "DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH", "NONE"
 
 
@@ -203,6 +214,13 @@ SCENARIO = Scenario(
         "controller.quorum.fetch.timeout.ms": "800",
         **SMALL_BLOCKS,
     },
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=2,
+        clients=("asker",),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=WORK_SECONDS,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

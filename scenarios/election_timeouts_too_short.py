@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, OnEvent, Trigger
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 
@@ -155,6 +157,14 @@ SCENARIO = Scenario(
         **SMALL_BLOCKS,
     },
     draw_parameters=draw_parameters,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=("asker-1", "asker-2"),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=WORK_MS / 1000,
+        draws_settings=False,  # the scenario is about them
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -17,6 +17,7 @@ from kraftsim.lab.workloads.snapshot_boundary import (
     LEADER,
     REPEATED,
     SETTINGS,
+    SPACE,
     count_of,
     run_to_boundary,
 )
@@ -53,6 +54,7 @@ SCENARIO = Scenario(
     faults=faults,
     brokers=2,
     settings={**SETTINGS, "kraftsim.tiering.remedy": "empty-at-archive"},
+    fault_space=SPACE,
     limit_seconds=300.0,
     fewest_controllers=1,
     fewest_brokers=2,

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.faults.fault_space import TRANSACTION_APIS, WRITER_APIS
+from kraftsim.lab.faults.upgrade_spaces import upgrade_fault_space
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.rolling_bounce import BounceKind, RollingBounceApp
 from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS, Point
 from kraftsim.lab.workloads.upgrading import Upgrade, kraft_lines, later_line
@@ -28,8 +30,8 @@ from kraftsim.lab.workloads.upgrading import Upgrade, kraft_lines, later_line
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-WORK_SECONDS = 35.0
-"""How long the run takes: 3 s for three brokers, and the pause of a member for each bounce."""
+STEPS_MAX = 5
+"""Three brokers and two bounces."""
 STILL_SECONDS = 15.0
 """Longer than the session timeout and the rebalance after it, shorter than the transaction
 timeout.
@@ -37,33 +39,42 @@ timeout.
 PATIENT = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_000)
 BOUNCES = {1: (BounceKind.PER_THREAD,), 2: (BounceKind.AWARE, BounceKind.PER_THREAD)}
 ZOMBIE = 1
+CLIENTS = ("writer-1", "copier-1", "copier-2", "copier-3")
+APIS = (*WRITER_APIS, *TRANSACTION_APIS)
 
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade the brokers, bounce the app, and check its output."""
     app = RollingBounceApp(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
     await app.open(stage)
-    await under_faults(
-        stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000
-    )
+    course = Course(stage=stage, steps_max=STEPS_MAX, seconds=stage.workload("work_ms") / 1000)
+    await course.run(_upgrade(stage, app, course), app.run(stage))
     await app.audit(stage)
 
 
-async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
+async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp, course: Course) -> None:
     """Upgrade the brokers, then bounce the app `bounces` times; then end the input."""
-    upgrade = Upgrade(
-        stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions}
-    )
+    upgrade = upgrade_of(stage, app, course)
     await upgrade.brokers_to(later_line(stage))
-    await bounce_all(stage, app)
+    await bounce_all(stage, app, upgrade)
 
 
-async def bounce_all(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
+def upgrade_of(stage: ScenarioEnvironment, app: RollingBounceApp, course: Course) -> Upgrade:
+    """Return the upgrade of the brokers under the topics of an app."""
+    return Upgrade(
+        stage=stage,
+        topics={app.input_topic: app.partitions, app.output_topic: app.partitions},
+        course=course,
+    )
+
+
+async def bounce_all(stage: ScenarioEnvironment, app: RollingBounceApp, upgrade: Upgrade) -> None:
     """Restart the app `bounces` times, with one member paused each time; then end the input."""
     random, others = stage.random("zombie"), list(range(2, stage.workload("copiers") + 1))
     kinds = BOUNCES[stage.workload("bounces")]
     for kind in kinds:
         stage.emit(PhaseBegan(phase=f"bounce-to-{kind.name.lower().replace('_', '-')}"))
+        upgrade.step()
         point = (
             Point.SENT
             if len(kinds) == 1
@@ -72,11 +83,13 @@ async def bounce_all(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
         await app.pause_member(stage, ZOMBIE, point, STILL_SECONDS)
         await app.bounce(stage, others, kind)
         await app.bounce(stage, [ZOMBIE], kind)
+    await upgrade.until_healed()
+    await upgrade.settled()
     app.is_over = True
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw nothing: the scenario restarts and pauses members itself."""
+    """Draw nothing: restarts and pauses of members alone must be harmless, too."""
     return ()
 
 
@@ -88,13 +101,20 @@ SCENARIO = Scenario(
     run=run,
     faults=no_faults,
     settings={**SETTINGS, "kraftsim.release": "3.5"},
+    fault_space=upgrade_fault_space(
+        controllers=1,
+        brokers=3,
+        clients=CLIENTS,
+        apis=APIS,
+        fault_seconds=COURSE_FAULT_SECONDS,
+    ),
     limit_seconds=1200.0,
     workload={
         "copiers": 3,
         "writers": 1,
         "pause_ms": 400,
         "bounces": 2,
-        "work_ms": int(WORK_SECONDS * 1000),
+        "work_ms": int(COURSE_FAULT_SECONDS * 1000),
     },
     fewest_controllers=1,
     fewest_brokers=3,

@@ -10,34 +10,34 @@ Source: the upgrade path of KIP-447's document; Kafka's upgrade guide to 2.5.
 """
 
 from kraftsim.cluster.scenario import Scenario, ScenarioEnvironment
-from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.faults.fault_space import zookeeper_fault_space
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.rolling_bounce import RollingBounceApp
 from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS
-from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
-from scenarios.kip_447_upgrade import PATIENT, bounce_all, no_faults
+from kraftsim.lab.workloads.upgrading import VERSION_KEY
+from scenarios.kip_447_upgrade import APIS, CLIENTS, PATIENT, bounce_all, no_faults, upgrade_of
 from scenarios.kip_447_upgrade import SCENARIO as ON_KRAFT
 
 FIRST, FENCING = "2.3", "2.5"
 LAST = "2.4"
+STEPS_MAX = 8
+"""Two rounds of three brokers, and two bounces."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade the brokers, bounce the app, and check its output."""
     app = RollingBounceApp(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
     await app.open(stage)
-    await under_faults(
-        stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000
-    )
+    course = Course(stage=stage, steps_max=STEPS_MAX, seconds=stage.workload("work_ms") / 1000)
+    await course.run(_upgrade(stage, app, course), app.run(stage))
     await app.audit(stage)
 
 
-async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
-    upgrade = Upgrade(
-        stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions}
-    )
+async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp, course: Course) -> None:
+    upgrade = upgrade_of(stage, app, course)
     await upgrade.brokers_to(FENCING)
     await upgrade.raise_version(FENCING)
-    await bounce_all(stage, app)
+    await bounce_all(stage, app, upgrade)
 
 
 SCENARIO = Scenario(
@@ -50,6 +50,9 @@ SCENARIO = Scenario(
     controllers=0,
     zookeeper_mode=True,
     settings={**SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST},
+    fault_space=zookeeper_fault_space(
+        brokers=3, clients=CLIENTS, apis=APIS, fault_seconds=COURSE_FAULT_SECONDS
+    ),
     limit_seconds=ON_KRAFT.limit_seconds,
     workload=ON_KRAFT.workload,
     fewest_brokers=3,

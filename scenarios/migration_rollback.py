@@ -11,7 +11,7 @@ Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
+from kraftsim.cluster.scenario import Mode
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent
 from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 
@@ -29,24 +29,25 @@ WHILE_IT_FAILS_SECONDS = 5.0
 async def go(move: Move) -> None:
     """Run half of the migration, and roll it back."""
     migration, stage = move.migration, move.stage
-    await move.ask()
+    await move.load.ask()
     await migration.take_over()
-    stage.inject()
-    await use_up_blocks(stage)
+    move.load.course.inject()
+    await use_up_blocks(move)
     await stage.sleep(WHILE_IT_FAILS_SECONDS)
-    await stage.heal()
+    await move.load.course.heal()
     await migration.upgrade.settled()
     await migration.compare()
     await migration.to_kraft(brokers=stage.workload("brokers_of_kraft"))
     await migration.go_back()
-    await move.requester.ask(IDS_AFTERWARDS)
+    await move.load.ask(IDS_AFTERWARDS)
 
 
-async def use_up_blocks(stage: ScenarioEnvironment) -> None:
+async def use_up_blocks(move: Move) -> None:
     """Let clients of some brokers request so many ids that these brokers need another block."""
+    stage, course = move.stage, move.load.course
     names = stage.random("askers").sample(stage.spec.broker_names, ASKED)
     clients = [stage.producer_id_client(f"asker-of-{name}", broker=name) for name in names]
-    await stage.gather(*(client.ask(IDS_IN_DUAL_WRITE) for client in clients))
+    await stage.gather(*(course.ask(client, IDS_IN_DUAL_WRITE) for client in clients))
     for client in clients:
         await client.close()
 
@@ -73,6 +74,7 @@ SCENARIO = migration_scenario(
     summary="A migration to KRaft is rolled back to ZooKeeper; nothing is lost, and no producer-id "
     "block is allocated twice.",
     go=go,
+    steps_max=0,
     faults=faults,
     workload={"brokers_of_kraft": 1},
 )

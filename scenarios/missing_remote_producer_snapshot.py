@@ -17,6 +17,7 @@ from kraftsim.lab.workloads.snapshot_boundary import (
     LEADER,
     REPEATED,
     SETTINGS,
+    SPACE,
     count_of,
     run_to_boundary,
 )
@@ -51,6 +52,7 @@ SCENARIO = Scenario(
     faults=faults,
     brokers=2,
     settings={**SETTINGS, "kraftsim.tiering.remedy": "replay-younger"},
+    fault_space=SPACE,
     limit_seconds=300.0,
     fewest_controllers=1,
     fewest_brokers=2,

@@ -16,10 +16,12 @@ Source: KIP-595, KIP-996, KAFKA-15489.
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, Mix
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
-from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS
+from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS, served_in_time
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -91,16 +93,13 @@ async def _ask_all_the_time(
     ends_at = stage.now_seconds() + seconds
     client = stage.producer_id_client(f"asker-at-{broker}", broker=broker)
     while stage.now_seconds() < ends_at:
-        answer = _take(client.ask(stage.workload("ids")), returned)
-        if stage.mode is Mode.SIM:
-            await within(
-                stage,
-                f"producer ids from {broker}, which reaches every controller",
-                answer,
-                SERVED_SECONDS,
-            )
-        else:
-            await answer
+        await served_in_time(
+            stage,
+            f"producer ids from {broker}, which reaches every controller",
+            _take(client.ask(stage.workload("ids")), returned),
+            SERVED_SECONDS,
+            faults,
+        )
         await stage.sleep(PAUSE_SECONDS)
     await client.close()
 
@@ -121,6 +120,14 @@ SCENARIO = Scenario(
     brokers=2,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
     draw_parameters=draw_parameters,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=2,
+        clients=("asker-at-broker-1", "asker-at-broker-2"),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=PARTITIONS * (PARTITION_MS + BACK_MS) / 1000,
+        mix=Mix.ON_TOP,  # its bounds hold with its own faults alone
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -14,7 +14,7 @@ Source: KIP-595, KIP-996, KAFKA-15489; canMakeProgressIfMajorityIsReachable of
 org.apache.kafka.raft.RaftEventSimulationTest.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import (
@@ -23,11 +23,12 @@ from kraftsim.cluster.scenario import (
     Scenario,
     ScenarioEnvironment,
     ScenarioFailed,
-    within,
 )
 from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, Fault, OnEvent
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, Mix
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
-from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS
+from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS, served_in_time
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -130,24 +131,15 @@ async def _ask_all_the_time(stage: ScenarioEnvironment, seconds: float, ids: lis
     ends_at = stage.now_seconds() + seconds
     client = stage.producer_id_client("asker-1")
     while stage.now_seconds() < ends_at:
-        await _served(stage, _ask(client, stage.workload("ids"), ids))
-        await stage.sleep(PAUSE_SECONDS)
-    await client.close()
-
-
-async def _served(stage: ScenarioEnvironment, ask: Awaitable[None]) -> None:
-    """Wait for a response; in virtual time, where only faults cause delays, no longer than the
-    bound.
-    """
-    if stage.mode is Mode.SIM:
-        await within(
+        await served_in_time(
             stage,
             f"producer ids with a majority of {stage.spec.controllers} controllers up",
-            ask,
+            _ask(client, stage.workload("ids"), ids),
             SERVED_SECONDS,
+            faults,
         )
-    else:
-        await ask
+        await stage.sleep(PAUSE_SECONDS)
+    await client.close()
 
 
 async def _ask(client: ProducerIdClient, count: int, ids: list[int]) -> None:
@@ -166,6 +158,14 @@ SCENARIO = Scenario(
     brokers=1,
     settings=SETTINGS,
     draw_parameters=draw_parameters,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=("asker-1",),
+        apis=PRODUCER_ID_APIS,
+        fault_seconds=PARTS * (AWAY_MS + BACK_MS) / 1000,
+        mix=Mix.ON_TOP,  # its bounds hold with its own faults alone
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

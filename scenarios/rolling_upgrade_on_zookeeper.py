@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import (
+    PRODUCER_ID_APIS,
+    TRANSACTION_APIS,
+    WRITER_APIS,
+    zookeeper_fault_space,
+)
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS
 from kraftsim.lab.workloads.transform_app import SETTINGS as COPYING_SETTINGS
-from kraftsim.lab.workloads.under_load import PROVEN, UnderLoad, while_clients_work
+from kraftsim.lab.workloads.under_load import PROVEN_WITH_APP, UnderLoad, while_clients_work
 from kraftsim.lab.workloads.upgrading import (
     VERSION_KEY,
     ContinuousTransformApp,
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 
 IDS_PER_RESTART = 40
 FIRST = "2.3"
+STEPS_MAX = 6
+"""Both rounds of one hop."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -35,6 +44,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         stage,
         climb,
         ids_per_restart=IDS_PER_RESTART,
+        steps_max=STEPS_MAX,
         transform_app=ContinuousTransformApp(partitions=2),
     )
 
@@ -48,7 +58,7 @@ async def climb(load: UnderLoad) -> None:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw nothing: the scenario restarts nodes itself."""
+    """Draw nothing: restarts alone must be harmless, too."""
     return ()
 
 
@@ -63,7 +73,7 @@ SCENARIO = Scenario(
     summary="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol "
     "versions in a second round; clients continue.",
     must_exercise=(
-        *PROVEN,
+        *PROVEN_WITH_APP,
         "each-input-processed-once",
         "transactions-atomic",
     ),
@@ -75,6 +85,12 @@ SCENARIO = Scenario(
     draw_parameters=begin,
     limit_seconds=3600.0,
     workload={"copiers": 1, "writers": 1, "hops": 1, "pause_ms": 300, "crashes": 0, "pauses": 0},
+    fault_space=zookeeper_fault_space(
+        brokers=3,
+        clients=("writer-of-ledger-1", "copier-1", "asker"),
+        apis=(*WRITER_APIS, *PRODUCER_ID_APIS, *TRANSACTION_APIS),
+        fault_seconds=COURSE_FAULT_SECONDS,
+    ),
     fewest_brokers=3,
     until=zookeeper_lines()[-2],
 )

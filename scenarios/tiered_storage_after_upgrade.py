@@ -14,6 +14,8 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, Scena
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.upgrade_spaces import migration_fault_space
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.migration_scenarios import CONTROLLERS, MigrationWorkload
 from kraftsim.lab.workloads.migration_scenarios import SETTINGS as KRAFT_SETTINGS
 from kraftsim.lab.workloads.snapshot_boundary import (
@@ -31,12 +33,17 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC: Final = "ledger"
+CLIENTS: Final = ("operator", "auditor")
 OLDEST, NEWER = "2.3", "3.6"
 LAST_BEFORE: Final = "2.7"
 """The last release that deletes snapshots of older segments."""
 REMEDY: Final = "kraftsim.tiering.remedy"
 SETTLING_SECONDS: Final = 1.0
 """Until both brokers have read the changed settings of the topic from ZooKeeper."""
+STEPS_MAX: Final = 11
+"""Restarts of two brokers in two rounds, to migrate, as KRaft brokers and with a remote store;
+those of the controller; and its takeover.
+"""
 TRIES_SECONDS: Final = 5.0
 """Of the leader, which looks every 300 ms for segments to copy."""
 UNTIERED: Final = {
@@ -58,6 +65,14 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Write, upgrade, migrate, tier the topic, and compare the local log with what the remedy
     guarantees.
     """
+    course = Course(stage=stage, steps_max=STEPS_MAX, seconds=COURSE_FAULT_SECONDS)
+    await course.run(_whole_way(stage, course))
+
+
+async def _whole_way(stage: ScenarioEnvironment, course: Course) -> None:
+    """Faults begin with the upgrade, the migration or the restarts before the topic is tiered: what
+    a leader does with a segment without a snapshot is known exactly without any.
+    """
     client = stage.exact_client("operator", TOPIC)
     stage.emit(PhaseBegan(phase=f"written-by-{stage.spec.release}"))
     await within(stage, "the topic was not created", client.create_topic([1, 2], {}), STEP_SECONDS)
@@ -69,7 +84,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         for key in await _write(stage, f"writer-{number}", RECORDS_PER_SEGMENT)
     ]
     written += await _write(stage, "writer-of-the-active-segment", 1)
-    upgrade = Upgrade(stage=stage, topics={TOPIC: 1})
+    upgrade = Upgrade(stage=stage, topics={TOPIC: 1}, course=course)
     await upgrade.brokers_to(NEWER)
     await upgrade.raise_version(NEWER)
     migration = MigrationWorkload(stage=stage, upgrade=upgrade)
@@ -78,6 +93,8 @@ async def run(stage: ScenarioEnvironment) -> None:
     await migration.end()
     stage.emit(PhaseBegan(phase="nodes-with-a-remote-store"))
     await upgrade.roll([*stage.spec.controller_names, *stage.spec.broker_names], settings=TIERING)
+    await course.finish()
+    await upgrade.settled()
     stage.emit(PhaseBegan(phase="tiered"))
     await client.set_configs(TIERED)
     await stage.sleep(TRIES_SECONDS)
@@ -110,7 +127,7 @@ async def _write(stage: ScenarioEnvironment, client_id: str, count: int) -> list
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw nothing: the scenario restarts nodes itself."""
+    """Draw nothing: restarts alone must be harmless, too."""
     return ()
 
 
@@ -124,6 +141,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "zookeeper-mirrors-log",
         "metadata-log-matching",
+        "recovers-after-heal",
     ),
     run=run,
     faults=no_faults,
@@ -132,6 +150,9 @@ SCENARIO = Scenario(
     zookeeper_mode=True,
     settings={**KRAFT_SETTINGS, RELEASE_KEY: LAST_BEFORE, VERSION_KEY: LAST_BEFORE},
     node_settings={name: {RELEASE_KEY: NEWER, VERSION_KEY: NEWER} for name in CONTROLLERS},
+    fault_space=migration_fault_space(
+        controllers=1, brokers=2, clients=CLIENTS, fault_seconds=COURSE_FAULT_SECONDS
+    ),
     limit_seconds=1200.0,
     fewest_controllers=1,
     fewest_brokers=2,

@@ -19,10 +19,12 @@ from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     LEADER_TARGET,
     AtTime,
+    DataLoss,
     Fault,
     FileClass,
     OnDisk,
 )
+from kraftsim.lab.faults.quorum_spaces import ADMINISTRATOR_APIS, quorum_fault_space
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
@@ -175,6 +177,14 @@ SCENARIO = Scenario(
         "metadata.max.idle.interval.ms": "100",
     },
     draw_parameters=_draw_settings,
+    fault_space=quorum_fault_space(
+        controllers=3,
+        brokers=1,
+        clients=tuple(f"administrator-{number}" for number in range(1, 6)),
+        apis=ADMINISTRATOR_APIS,
+        fault_seconds=WORK_SECONDS,
+        may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

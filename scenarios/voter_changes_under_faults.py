@@ -25,6 +25,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, Scena
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     AtTime,
+    DataLoss,
     Fault,
     FileClass,
     OnDisk,
@@ -32,7 +33,8 @@ from kraftsim.lab.faults.fault import (
     OnFrame,
     Trigger,
 )
-from kraftsim.lab.faults.fault_space import FETCH
+from kraftsim.lab.faults.fault_space import FETCH, PRODUCER_ID_APIS
+from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
 
@@ -281,6 +283,14 @@ SCENARIO = Scenario(
         "metadata.max.idle.interval.ms": "50",
         "metadata.log.segment.bytes": "600",
     },
+    fault_space=quorum_fault_space(
+        controllers=4,
+        brokers=2,
+        clients=("asker-1",),
+        apis=PRODUCER_ID_APIS,
+        may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+        fault_seconds=WORK_SECONDS,
+    ),
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -15,14 +15,14 @@ from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 async def go(move: Move) -> None:
     """Run the whole migration."""
     migration, stage = move.migration, move.stage
-    await move.ask()
+    await move.load.ask()
     await migration.take_over()
     await stage.create_topic("made-meanwhile", 2, 3)
-    await move.ask()
+    await move.load.ask()
     await migration.compare()
     await migration.to_kraft()
     await migration.end()
-    await move.ask()
+    await move.load.ask()
 
 
 SCENARIO = migration_scenario(
@@ -30,5 +30,6 @@ SCENARIO = migration_scenario(
     summary="A cluster is migrated from ZooKeeper to KRaft, step by step; clients see retriable "
     "errors only.",
     go=go,
+    steps_max=11,
     must_exercise=("metadata-log-matching",),
 )

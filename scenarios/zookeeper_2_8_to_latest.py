@@ -32,14 +32,14 @@ async def go(move: Move) -> None:
     await stage.create_topic("made-in-zookeeper", 2, 3)
     await migration.take_over()
     await stage.create_topic("made-meanwhile", 2, 3)
-    await move.ask()
+    await move.load.ask()
     await migration.to_kraft()
     await migration.end()
     for line in _stops(stage, "newer", newer[newer.index(BRIDGE) + 1 :]):
         await migration.upgrade.roll_all(line)
         await migration.upgrade.finalize(line)
     await stage.create_topic("made-at-the-end", 2, 3)
-    await move.ask()
+    await move.load.ask()
 
 
 def _stops(stage: ScenarioEnvironment, purpose: str, lines: Sequence[str]) -> list[str]:
@@ -58,6 +58,7 @@ SCENARIO = migration_scenario(
     summary="A cluster is upgraded from 2.8 on ZooKeeper to the newest release on KRaft; clients "
     "see retriable errors only.",
     go=go,
+    steps_max=24,
     must_exercise=("metadata-log-matching",),
     settings={RELEASE_KEY: FIRST, VERSION_KEY: FIRST},
     controller_settings={RELEASE_KEY: BRIDGE, VERSION_KEY: BRIDGE},

@@ -81,6 +81,10 @@ class ClusterFaultDriver:
         self._door: ProxyClient | None = None
         self._opening = asyncio.Lock()
         self._paused: dict[str, None] = {}
+        self.retired: set[str] = set()
+        """Nodes that their operator has stopped for good: no fault starts them again; for
+        membership only, never iterated.
+        """
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -138,8 +142,8 @@ class ClusterFaultDriver:
         return True
 
     async def restart(self, node: str) -> bool:
-        """Start a node that is down. Return whether it was."""
-        if not self._cluster.is_down(node):
+        """Start a node that is down, and not retired. Return whether it was."""
+        if not self._cluster.is_down(node) or node in self.retired:
             return False
         await self._cluster.restart_node(node)
         return True

@@ -225,6 +225,11 @@ class ScenarioEnvironment(Protocol):
     which take longer to start.
     """
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults of this run, whether they are armed already or not."""
+        ...
+
     def random(self, purpose: str) -> "Random":
         """Return the stream of random numbers for a purpose, keyed by the seed."""
         ...

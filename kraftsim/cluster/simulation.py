@@ -136,10 +136,12 @@ class SimulatedCluster:
 
     def applied_by_controllers(self) -> list[int]:
         """Return the last offset that each controller has applied; 0 for one that is down or
-        starting.
+        starting. Retired ones do not count.
         """
         found = []
         for name in self.spec.controller_names:
+            if self.hosts[name].is_retired:
+                continue
             controller = controller_of(self.nodes.get(name))
             is_up = self._came_up.get(name) == self.hosts[name].process.incarnation
             found.append(
@@ -426,6 +428,11 @@ class SimulatedEnvironment:
         self._schedule = schedule
         self._workload = workload
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults of the schedule."""
+        return self._schedule.faults
+
     def random(self, purpose: str) -> "Random":
         """Return the stream of random numbers for a purpose."""
         return self._world.random(purpose)
@@ -477,6 +484,8 @@ class SimulatedEnvironment:
     ) -> None:
         """Stop a node, and start it again with its new configuration."""
         host = self.cluster.hosts[name]
+        host.is_retired = False
+        host.release_choices += release is not None
         host.overrides.update(
             {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})}
         )
@@ -542,8 +551,10 @@ class SimulatedEnvironment:
     async def give_up_migration(self) -> None:
         """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
         for name in self.spec.controller_names:
-            if self.cluster.hosts[name].is_alive:
-                self._simulation.kill(self.cluster.hosts[name])
+            host = self.cluster.hosts[name]
+            host.is_retired = True
+            if host.is_alive:
+                self._simulation.kill(host)
         server = self.spec.node(self.spec.zookeeper_names[0], host_is_name=True)
         await take_back(self._world, [(server.host, server.port)])
 

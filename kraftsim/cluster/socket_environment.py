@@ -242,6 +242,11 @@ class SocketEnvironment:
         self._harness = self._world_of(HARNESS)
         self._faults = FieldSchedule(cluster, schedule, self.emit)
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults of the schedule."""
+        return self._faults.faults
+
     def random(self, purpose: str) -> "Random":
         """Return the stream of random numbers for a purpose."""
         return self._harness.random(purpose)
@@ -284,6 +289,7 @@ class SocketEnvironment:
         self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
         """Stop a node, and start it again with its new configuration."""
+        self._faults.field.retired.discard(name)
         self.cluster.tell(
             name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})}
         )
@@ -361,6 +367,7 @@ class SocketEnvironment:
 
     async def give_up_migration(self) -> None:
         """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
+        self._faults.field.retired.update(self.spec.controller_names)
         for name in self.spec.controller_names:
             if not self.cluster.is_down(name):
                 await self.cluster.stop_node(name, STOP_SECONDS)

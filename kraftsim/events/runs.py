@@ -75,7 +75,8 @@ class FaultTookEffect(Event):
 class Settled(Event):
     """How long something took to settle after all faults were healed.
 
-    `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas'.
+    `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas', or another wait of a course of
+    steps.
 
     If `is_settled` is false it had not settled after `limit_ms`, and the run ended there.
     """

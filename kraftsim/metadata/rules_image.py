@@ -45,7 +45,14 @@ from protocol.metadata.registrations import (
     UnregisterBrokerRecord,
 )
 from protocol.metadata.registry import build_record, parse_record
-from protocol.metadata.settings import TOPIC_RESOURCE, ConfigRecord, FeatureLevelRecord
+from protocol.metadata.settings import (
+    NONE,
+    POST_MIGRATION,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    ZkMigrationStateRecord,
+)
 from protocol.metadata.topics import (
     ClearElrRecord,
     PartitionChangeRecord,
@@ -465,6 +472,7 @@ LOG_NAME: Final = re.compile(r"\d{20}\.log")
 BEGINNING: Final = 0
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
+NEVER: Final = 1 << 63
 
 
 @dataclass(slots=True)
@@ -492,14 +500,24 @@ def final_metadata_events(
     """Yield the end of each log, and the image at its end and at each snapshot's end: from the log,
     and from each snapshot plus the log after it.
 
-    `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored. Without
-    `with_timestamps`, an image does not include the time of its last record: the header of a
-    snapshot of Apache Kafka may have the time of the batch after it.
+    `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored. Snapshots of
+    4.0 and later do not have the state of a migration that is over: from the first such snapshot on
+    no image includes it. Without `with_timestamps`, an image does not include the time of its last
+    record: the header of a snapshot of Apache Kafka may have the time of the batch after it.
     """
     disks = _disks(files)
     places = {
         end_offset for disk in disks.values() for end_offset in disk.snapshots
     }  # for membership only, never iterated
+    forgets_from = min(
+        (
+            end_offset
+            for disk in disks.values()
+            for end_offset, (_, snapshot) in disk.snapshots.items()
+            if not _has_migration_state(snapshot)
+        ),
+        default=NEVER,
+    )
     for node, disk in disks.items():
         batches = disk.batches()
         if disk.segments:
@@ -518,7 +536,13 @@ def final_metadata_events(
             snapshot = disk.snapshots.get(from_offset)
             if snapshot is not None or (batches and batches[0].base_offset == BEGINNING):
                 yield from _said(
-                    node, from_offset, snapshot, batches, places, with_timestamps=with_timestamps
+                    node,
+                    from_offset,
+                    snapshot,
+                    batches,
+                    places,
+                    forgets_from=forgets_from,
+                    with_timestamps=with_timestamps,
                 )
 
 
@@ -572,9 +596,22 @@ def _said(
     batches: Sequence[RecordBatch],
     places: Collection[int],
     *,
+    forgets_from: int,
     with_timestamps: bool,
 ) -> Iterator[FinalMetadata]:
     image, epoch, next_offset, timestamp = MetadataImage(), NO_EPOCH, from_offset, NO_TIMESTAMP
+
+    def event() -> FinalMetadata:
+        is_over = image.registries.migration_state.zk_migration_state in (NONE, POST_MIGRATION)
+        digest = _digest(image, timestamp, forgets=next_offset >= forgets_from and is_over)
+        return FinalMetadata(
+            controller=node,
+            from_offset=from_offset,
+            end_offset=next_offset,
+            epoch=epoch,
+            digest=digest,
+        )
+
     if snapshot is not None:
         epoch = snapshot[0]
         timestamp = _header_timestamp(snapshot[1]) if with_timestamps else NO_TIMESTAMP
@@ -583,7 +620,7 @@ def _said(
                 if record is not None:
                     image.load(parse_record(record))
         image.skip(from_offset - 1)
-        yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
+        yield event()
     reported_offset = next_offset
     for batch in batches:
         if batch.base_offset > next_offset:
@@ -602,24 +639,20 @@ def _said(
             )
             if next_offset in places and not image.is_in_transaction:
                 reported_offset = next_offset
-                yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
+                yield event()
     if reported_offset != next_offset and not image.is_in_transaction:
-        yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
+        yield event()
 
 
-def _event(node: str, from_offset: int, end_offset: int, epoch: int, digest: str) -> FinalMetadata:
-    return FinalMetadata(
-        controller=node, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest
-    )
-
-
-def _digest(image: MetadataImage, timestamp: int) -> str:
-    """Digest the contents of a snapshot; `timestamp` is that of the last contained record, which is
-    in its header.
+def _digest(image: MetadataImage, timestamp: int, *, forgets: bool = False) -> str:
+    """Digest the contents of a snapshot, without the migration state if it `forgets` that;
+    `timestamp` is that of the last contained record, which is in its header.
     """
     level = image.metadata_level
     digest = hashlib.sha256(str(timestamp).encode())
     for record in snapshot_records(image):
+        if forgets and isinstance(record, ZkMigrationStateRecord):
+            continue
         digest.update(build_record(_in_order(record), level.record_version(record)))
     return digest.hexdigest()[:16]
 
@@ -641,6 +674,19 @@ def _in_order(record: MetadataRecord) -> MetadataRecord:
             return controller
         case _:
             return record
+
+
+def _has_migration_state(snapshot: bytes) -> bool:
+    """Return whether a snapshot has the state of the migration, or its level has none."""
+    image = MetadataImage()
+    for batch in _intact(snapshot):
+        for _, data in _entries(batch):
+            record = None if data is None else parse_record(data)
+            if isinstance(record, ZkMigrationStateRecord):
+                return True
+            if isinstance(record, FeatureLevelRecord):
+                image.load(record)
+    return not image.metadata_level.has_migration_state
 
 
 def _header_timestamp(snapshot: bytes) -> int:

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.cluster.scenario import Mode, ProducerIdClient, Scenario, ScenarioEnvironment, within
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.cluster.spec import CONTROLLERS_MAX, FIRST_CONTROLLER_ID, ClusterSpec
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.workloads.phases import BROKERS_SECONDS, REPLICAS_SECONDS
+from kraftsim.lab.faults.upgrade_spaces import migration_fault_space
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS
 from kraftsim.lab.workloads.under_load import UnderLoad, while_clients_work
 from kraftsim.lab.workloads.upgrading import Upgrade
 
@@ -65,15 +66,16 @@ class MigrationWorkload:
     async def taken_over(self) -> None:
         """Wait for dual write. Raises LivenessLost."""
         stage = self.stage
-        await within(stage, "dual write", stage.wait_for_dual_write(), TAKEN_OVER_SECONDS)
+        self.upgrade.step()
+        await self.upgrade.within("dual write", stage.wait_for_dual_write(), TAKEN_OVER_SECONDS)
         stage.emit(PhaseBegan(phase=DUAL_WRITE))
         await self.upgrade.settled()
         await self.compare()
 
     async def compare(self) -> None:
         """Compare ZooKeeper with the log. Raises LivenessLost if ZooKeeper does not catch up."""
-        await within(
-            self.stage, "ZooKeeper in step", self.stage.compare_with_zookeeper(), IN_STEP_SECONDS
+        await self.upgrade.within(
+            "ZooKeeper in step", self.stage.compare_with_zookeeper(), IN_STEP_SECONDS
         )
 
     async def to_kraft(self, *, brokers: int | None = None) -> None:
@@ -94,23 +96,21 @@ class MigrationWorkload:
     async def go_back(self) -> None:
         """Roll back to ZooKeeper mode: first the KRaft brokers, then disable the migration on all
         brokers.
+
+        Controllers are stopped for good in a healthy cluster only, when ZooKeeper has all that they
+        decided: what is in their log alone is lost by design.
         """
         stage = self.stage
         stage.emit(PhaseBegan(phase=BACK))
         await self.upgrade.roll(stage.spec.broker_names, settings=migrating_settings(stage))
+        await self.upgrade.until_healed()
+        await self.upgrade.settled()
         await self.compare()
         await stage.give_up_migration()
-        for name in stage.spec.broker_names:
-            await stage.restart(
-                name, settings={MIGRATION_KEY: "false", **dict.fromkeys(QUORUM_KEYS, "")}
-            )
-            await within(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS)
-            for topic, partitions in self.upgrade.topics.items():
-                await within(
-                    stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS
-                )
-            if self.upgrade.after_each is not None:
-                await self.upgrade.after_each()
+        await self.upgrade.roll(
+            stage.spec.broker_names,
+            settings={MIGRATION_KEY: "false", **dict.fromkeys(QUORUM_KEYS, "")},
+        )
 
 
 QUORUM_KEYS = ("controller.listener.names", "controller.quorum.voters")
@@ -160,6 +160,7 @@ PROVEN: Final = (
     "one-append-per-sequence",
     "zookeeper-mirrors-log",
     "only-retriable-errors",
+    "recovers-after-heal",
 )
 SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A KRaft broker requests controlled shutdown with its heartbeats: by default every 2 s, which
@@ -169,6 +170,7 @@ CONTROLLERS: Final = tuple(
     f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(CONTROLLERS_MAX)
 )
 """For any number of brokers."""
+CLIENTS: Final = ("writer-of-ledger-1", "writer-of-ledger-2", "asker")
 WORKLOAD: Final = {"writers": 2, "pause_ms": 250, "crashes": 0, "pauses": 0}
 
 
@@ -178,9 +180,7 @@ class Move:
 
     stage: ScenarioEnvironment
     migration: MigrationWorkload
-    requester: ProducerIdClient
-    ask: Callable[[], Awaitable[None]]
-    """New clients request producer ids, as after each restart."""
+    load: UnderLoad
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -194,6 +194,8 @@ def migration_scenario(
     summary: str,
     go: Callable[[Move], Awaitable[None]],
     faults: Callable[["Random", Mode], tuple[Fault, ...]] = no_faults,
+    steps_max: int,
+    fault_seconds: float = COURSE_FAULT_SECONDS,
     must_exercise: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
     controller_settings: Mapping[str, str] | None = None,
@@ -202,18 +204,23 @@ def migration_scenario(
     until: str = "",
 ) -> Scenario:
     """Return a scenario: `settings`, `workload` and `must_exercise` extend the common ones;
-    `controller_settings` are for controllers alone.
+    `controller_settings` are for controllers alone. Faults begin with one of the first `steps_max`
+    steps, and last for so many seconds.
     """
 
     async def walk(load: UnderLoad) -> None:
         migration = MigrationWorkload(stage=load.stage, upgrade=load.upgrade)
-        await go(
-            Move(stage=load.stage, migration=migration, requester=load.requester, ask=load.ask)
-        )
+        await go(Move(stage=load.stage, migration=migration, load=load))
 
     async def run(stage: ScenarioEnvironment) -> None:
         stage.emit(PhaseBegan(phase=ZOOKEEPER))
-        await while_clients_work(stage, walk, ids_per_restart=IDS_PER_RESTART)
+        await while_clients_work(
+            stage,
+            walk,
+            ids_per_restart=IDS_PER_RESTART,
+            steps_max=steps_max,
+            fault_seconds=fault_seconds,
+        )
 
     return Scenario(
         name=name,
@@ -228,6 +235,9 @@ def migration_scenario(
         node_settings=dict.fromkeys(CONTROLLERS, controller_settings)
         if controller_settings
         else {},
+        fault_space=migration_fault_space(
+            controllers=3, brokers=3, clients=CLIENTS, fault_seconds=fault_seconds
+        ),
         limit_seconds=3600.0,
         workload={**WORKLOAD, **(workload or {})},
         fewest_controllers=1,

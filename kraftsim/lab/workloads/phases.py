@@ -9,7 +9,7 @@ Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment
@@ -121,29 +121,35 @@ async def _heal(stage: ScenarioEnvironment, seconds: float, finished: asyncio.Ev
         LEADER_SECONDS if stage.spec.controllers else CONTROLLER_SECONDS,
         began,
     )
-    await _settle(stage, "brokers", _all_serve(stage), BROKERS_SECONDS, began)
+    await _settle(stage, "brokers", all_serve(stage), BROKERS_SECONDS, began)
     await _settle(stage, "controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS, began)
     await _settle(stage, "calls", finished.wait(), CALLS_SECONDS, began)
 
 
-async def _all_serve(stage: ScenarioEnvironment) -> None:
+async def all_serve(
+    stage: ScenarioEnvironment, *, may_restart: Callable[[], bool] = lambda: True
+) -> None:
     """Return when all brokers are ready.
 
     A broker that cannot register in ZooKeeper exits, as Kafka's do: restart it, as a supervisor
-    does.
+    does, while it may (while faults last a node may be down because of one).
     """
     async with asyncio.TaskGroup() as group:
         supervisor = group.create_task(
-            _start_again(stage, stage.spec.broker_names if stage.spec.zookeeper_names else ())
+            _start_again(
+                stage, stage.spec.broker_names if stage.spec.zookeeper_names else (), may_restart
+            )
         )
         await stage.wait_for_brokers()
         supervisor.cancel()
 
 
-async def _start_again(stage: ScenarioEnvironment, names: Sequence[str]) -> None:
+async def _start_again(
+    stage: ScenarioEnvironment, names: Sequence[str], may_restart: Callable[[], bool]
+) -> None:
     while names:
         for name in names:
-            if stage.is_down(name):
+            if may_restart() and stage.is_down(name):
                 await stage.restart(name)
         await stage.sleep(SUPERVISOR_SECONDS)
 

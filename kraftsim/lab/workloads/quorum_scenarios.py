@@ -1,8 +1,16 @@
-"""What scenarios about quorums have in common: short time-outs, and the invariants of the Raft
-protocol that each run must exercise.
+"""What scenarios about quorums have in common: short time-outs, the invariants of the Raft protocol
+that each run must exercise, and bounds that hold while only the scenario's own faults last.
 """
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.cluster.scenario import Mode, ScenarioEnvironment, within
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.world.interface import stream
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
 
 PROVEN: Final = (
     "one-leader-per-epoch",
@@ -43,3 +51,28 @@ SETTINGS: Final = {
     **SMALL_BLOCKS,
 }
 """Of the scenarios that exercise all of them."""
+
+
+OwnFaults = Callable[["Random", Mode], tuple[Fault, ...]]
+
+
+def has_only(stage: ScenarioEnvironment, own: OwnFaults) -> bool:
+    """Return whether a run has no other faults than those that its scenario draws with `own`: then
+    its bounds hold while they last.
+    """
+    drawn = own(stream(stage.seed, "harness", 1, "faults"), stage.mode)
+    return all(fault in drawn for fault in stage.faults)
+
+
+async def served_in_time(
+    stage: ScenarioEnvironment, what: str, wait: Awaitable[object], seconds: float, own: OwnFaults
+) -> None:
+    """Wait for something, with a bound in virtual time, where only faults cause delays.
+
+    With random faults beside the scenario's own there is none before they are healed (see
+    `under_faults`). Raises LivenessLost.
+    """
+    if stage.mode is Mode.SIM and has_only(stage, own):
+        await within(stage, what, wait, seconds)
+    else:
+        await wait

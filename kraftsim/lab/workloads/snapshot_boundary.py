@@ -18,6 +18,8 @@ from typing import Final
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import PhaseBegan
+from kraftsim.lab.faults.fault_space import BROKERS, CLIENTS, FETCH, PRODUCE, Api, Mix
+from kraftsim.lab.faults.upgrade_spaces import DELAYS, all_but, tiered_fault_space
 from protocol.errors import ErrorCode
 
 TOPIC: Final = "ledger"
@@ -55,6 +57,18 @@ CONFIGS: Final = {
 FIRST_TIERED: Final = "3.6"
 LAST_WITH_SMALL_SEGMENTS: Final = "3.9"
 """Later releases reject segment.bytes below 1 MiB for a topic."""
+SPACE: Final = tiered_fault_space(
+    controllers=1,
+    brokers=2,
+    clients=("narrator",),
+    apis=(Api(PRODUCE, CLIENTS, BROKERS, 3), Api(FETCH, CLIENTS, BROKERS, 12)),
+    fault_seconds=3.0,
+    mix=Mix.ON_TOP,
+    omits=tuple(name for name in all_but(*DELAYS) if name != "snapshot-of-another-segment"),
+)
+"""Faults begin when the leader fails. Delays only: the leader stays down, so that every other fault
+leaves no broker to answer the retried batch, or another one than the rebuilt follower.
+"""
 UPGRADED: Final = {"kraftsim.producer.snapshots": "every-segment"}
 
 

@@ -16,6 +16,7 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
+from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.phases import CALLS_SECONDS
 from kraftsim.lab.workloads.upgrading import ContinuousTransformApp, Traffic, Upgrade
 from kraftsim.releases.release import release
@@ -31,24 +32,28 @@ PROVEN: Final = (
     "acknowledged-records-in-final-log",
     "one-append-per-sequence",
     "only-retriable-errors",
+    "recovers-after-heal",
 )
 """Invariants that every run of such a scenario must exercise."""
+PROVEN_WITH_APP: Final = tuple(each for each in PROVEN if each != "only-retriable-errors")
+"""Those of a run with an application: with faults its transactions may be fenced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderLoad:
-    """What an upgrade or a migration works with: `upgrade` restarts nodes, `requester` requests
-    producer ids.
+    """What an upgrade or a migration works with: `upgrade` restarts nodes, its `course` meets the
+    faults of the run, and `requester` requests producer ids.
     """
 
     stage: ScenarioEnvironment
     upgrade: Upgrade
+    course: Course
     requester: ProducerIdClient
     ids_per_restart: int
 
-    async def ask(self) -> None:
-        """Request as many ids as after each restart."""
-        await self.requester.ask(self.ids_per_restart)
+    async def ask(self, count: int | None = None) -> None:
+        """Request so many ids, or as many as after each restart."""
+        await self.course.ask(self.requester, self.ids_per_restart if count is None else count)
 
 
 Walk = Callable[[UnderLoad], Awaitable[None]]
@@ -59,14 +64,18 @@ async def while_clients_work(
     walk: Walk,
     *,
     ids_per_restart: int,
+    steps_max: int,
+    fault_seconds: float = COURSE_FAULT_SECONDS,
     transform_app: ContinuousTransformApp | None = None,
 ) -> None:
     """Run an upgrade or a migration with running clients, and read what they wrote.
 
-    Raises ScenarioFailed unless each record is there once.
+    The faults of the run begin with one of the first `steps_max` steps and last for so many
+    seconds; see `Course`. Raises ScenarioFailed
+    unless each record is there once.
     """
     traffic, topics = Traffic(topic=TOPIC, partitions=PARTITIONS), {TOPIC: PARTITIONS}
-    await traffic.open(stage)
+    await traffic.open(stage, is_alone=transform_app is None)
     beside: list[Coroutine[object, object, None]] = []
     if transform_app is not None:
         await transform_app.open(stage)
@@ -87,24 +96,32 @@ async def while_clients_work(
         for number in range(1, stage.workload("writers") + 1)
     ]
 
+    course = Course(stage=stage, steps_max=steps_max, seconds=fault_seconds)
+
     async def to_the_end() -> None:
         requester = stage.producer_id_client("asker")
 
         async def ask() -> None:
-            await requester.ask(ids_per_restart)
+            await course.ask(requester, ids_per_restart)
 
-        upgrade = Upgrade(stage=stage, topics=topics, after_each=ask)
+        upgrade = Upgrade(stage=stage, topics=topics, after_each=ask, course=course)
         await walk(
             UnderLoad(
-                stage=stage, upgrade=upgrade, requester=requester, ids_per_restart=ids_per_restart
+                stage=stage,
+                upgrade=upgrade,
+                course=course,
+                requester=requester,
+                ids_per_restart=ids_per_restart,
             )
         )
+        await course.finish()
+        await upgrade.settled()
         await requester.close()
         traffic.is_over = True
         if transform_app is not None:
             transform_app.is_over = True
 
-    await stage.gather(to_the_end(), *beside, *writers)
+    await course.run(to_the_end(), *beside, *writers)
     await traffic.audit(stage)
     if transform_app is not None:
         await transform_app.audit(stage)

@@ -15,12 +15,14 @@ from typing import Final
 
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
+from kraftsim.lab.workloads.course import Course
 from kraftsim.lab.workloads.phases import (
     BROKERS_SECONDS,
     CALLS_SECONDS,
     CONTROLLERS_SECONDS,
     LEADER_SECONDS,
     REPLICAS_SECONDS,
+    all_serve,
 )
 from kraftsim.lab.workloads.transform_app import TransformApp
 from kraftsim.metadata.rules_versions import FEATURE, default_levels, is_lossless
@@ -87,11 +89,14 @@ class Upgrade:
     """The upgrade of one cluster.
 
     `topics` must be in sync again after each restart: topic -> partitions; then `after_each` runs.
+    With a `course` its steps meet faults; without one nothing else fails, and each wait has its
+    limit from its beginning.
     """
 
     stage: ScenarioEnvironment
     topics: Mapping[str, int]
     after_each: Callable[[], Awaitable[None]] | None = None
+    course: Course | None = None
 
     async def roll(
         self,
@@ -104,6 +109,7 @@ class Upgrade:
         restarts when the cluster is healthy again.
         """
         for name in names:
+            self.step()
             await self.stage.restart(name, release=to, settings=settings)
             await self.settled()
             if self.after_each is not None:
@@ -131,6 +137,7 @@ class Upgrade:
         """
         known = release(line)
         self.stage.emit(PhaseBegan(phase=f"finalize-{line}"))
+        self.step()
         await self._update({FEATURE: known.metadata_version})
         others = new_features(known)
         if others:
@@ -144,22 +151,57 @@ class Upgrade:
         """
         stage = self.stage
         if stage.spec.controllers:
-            await within(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS)
-            await within(stage, "controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS)
-        await within(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS)
+            await self.within("leader", stage.wait_for_leader(), LEADER_SECONDS)
+            await self.within("controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS)
+        await self.serving()
         for topic, partitions in self.topics.items():
-            await within(
-                stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS
+            await self.within(
+                "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS
             )
 
+    async def serving(self) -> None:
+        """Return when all brokers are ready. Raises LivenessLost."""
+        stage, course = self.stage, self.course
+        ready = (
+            stage.wait_for_brokers()
+            if course is None
+            else all_serve(stage, may_restart=lambda: course.is_healed)
+        )
+        await self.within("brokers", ready, BROKERS_SECONDS)
+
+    def step(self) -> None:
+        """Begin a step of the course, if there is one."""
+        if self.course is not None:
+            self.course.step()
+
+    async def until_healed(self) -> None:
+        """Return when no fault lasts."""
+        if self.course is not None:
+            await self.course.until_healed()
+
+    async def within(self, what: str, wait: Awaitable[object], seconds: float) -> None:
+        """Wait for something, as `Course.within` does. Raises LivenessLost."""
+        if self.course is None:
+            await within(self.stage, what, wait, seconds)
+        else:
+            await self.course.within(what, wait, seconds)
+
     async def _update(self, levels: Mapping[str, int]) -> None:
-        """Raise levels. Controllers register only once metadata.version supports it, or a while
-        after a restart; until then their supported features are unknown (KIP-919).
+        """Raise levels."""
+        await self.within("levels", self._until_granted(levels), CONTROLLERS_SECONDS)
+
+    async def _until_granted(self, levels: Mapping[str, int]) -> None:
+        """Request levels until they are granted. Controllers register only once metadata.version
+        supports it, or a while after a restart; until then their supported features are unknown
+        (KIP-919). Raises ScenarioFailed at any other refusal, unless faults lasted.
         """
-        stage = self.stage
-        give_up_at = stage.now_seconds() + CONTROLLERS_SECONDS * stage.patience
-        while refusals := await stage.update_features(levels):
-            if stage.now_seconds() > give_up_at or not all(
+        stage, course = self.stage, self.course
+        while True:
+            is_disturbed = course is not None and course.lasts
+            refusals = await stage.update_features(levels)
+            if not refusals:
+                return
+            if not is_disturbed and not all(
                 any(hint in why for hint in NOT_YET) for why in refusals.values()
             ):
                 raise ScenarioFailed(f"the levels {dict(levels)} were refused: {refusals}")
@@ -220,11 +262,14 @@ class Traffic:
     sent: dict[str, int] = field(default_factory=dict)
     """client -> how many records it has sent."""
 
-    async def open(self, stage: ScenarioEnvironment) -> None:
+    async def open(self, stage: ScenarioEnvironment, *, is_alone: bool = True) -> None:
         """Create the topic, and declare that clients must receive only retriable errors from now
-        on.
+        on, whatever fails: unless the writers are not alone, and something fails. Then transactions
+        time out, and their producers are fenced.
         """
         await stage.create_topic(self.topic, self.partitions, self.replicas)
+        if not is_alone and stage.faults:
+            return
         stage.emit(OnlyRetriableErrorsExpected(scenario=stage.spec.run))
 
     async def write(self, stage: ScenarioEnvironment, client_id: str) -> None:

@@ -45,6 +45,8 @@ class Host:
         self.clock = HostClock(true_time)
         self.durable = durable
         self.is_powered = True
+        self.is_retired = False
+        """Whether its operator has stopped it for good: whatever would start it has no effect."""
         self.is_tolerant = False
         """Whether unhandled exceptions are tolerated: third-party code has some, and they do not
         abort a run.
@@ -63,6 +65,8 @@ class Host:
         """Its threads that wait at a yield point, by faults."""
         self.overrides: dict[str, str] = {}
         """Overrides of the configuration, from the next process on."""
+        self.release_choices = 0
+        """How often an operator has chosen the release of this node."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT
 

@@ -195,10 +195,12 @@ class Simulation:
 
     def restart(self, host: Host | str) -> Process:
         """Begin the next incarnation on a host that is down, and start the coroutine of
-        `on_restart`.
+        `on_restart`; a retired host stays down.
         """
         host = self.host(host)
         assert not host.is_alive, f"{host.name} is still running"
+        if host.is_retired:
+            return host.process
         host.process = Process(host, host.process.incarnation + 1)
         self._open_world(host)
         if not host.is_powered:

@@ -378,16 +378,19 @@ def other_release(injection: Injection) -> None:
         return
     other, before = injection.text("release"), host.overrides.get(RELEASE_KEY)
     assert other is not None, "a release has a name"
+    chosen = host.release_choices
+
+    def end() -> None:
+        if host.release_choices == chosen:
+            _begin_again(injection, host, before, lambda: None)
+
     _begin_again(
         injection,
         host,
         other,
         lambda: injection.record_effect(f"the node restarted with release {other}"),
     )
-    injection.lasting(
-        lambda: _begin_again(injection, host, before, lambda: None),
-        injection.integer("duration_ms"),
-    )
+    injection.lasting(end, injection.integer("duration_ms"))
 
 
 def _begin_again(
