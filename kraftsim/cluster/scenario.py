@@ -262,7 +262,7 @@ class ScenarioEnvironment(Protocol):
         ...
 
     async def heal(self) -> None:
-        """End every fault, and restart nodes that are down."""
+        """End every fault, and restart nodes that are down because of one."""
         ...
 
     async def restart(
@@ -276,7 +276,7 @@ class ScenarioEnvironment(Protocol):
         ...
 
     async def kill(self, name: str) -> None:
-        """Kill a node; `restart` starts it again."""
+        """Kill a node; only `restart` starts it again, not the end of a fault."""
         ...
 
     async def voters(self) -> tuple[str, ...] | None:

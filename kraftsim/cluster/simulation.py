@@ -485,7 +485,7 @@ class SimulatedEnvironment:
         """Stop a node, and start it again with its new configuration."""
         host = self.cluster.hosts[name]
         host.is_retired = False
-        host.release_choices += release is not None
+        host.own_release = host.own_release if release is None else release
         host.overrides.update(
             {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})}
         )
@@ -500,6 +500,7 @@ class SimulatedEnvironment:
 
     async def kill(self, name: str) -> None:
         """Kill a node."""
+        self.cluster.hosts[name].is_retired = True
         self._simulation.kill(self.cluster.hosts[name])
 
     async def update_features(

@@ -300,6 +300,7 @@ class SocketEnvironment:
 
     async def kill(self, name: str) -> None:
         """Kill a node."""
+        self._faults.field.retired.add(name)
         await self.cluster.kill_node(name)
 
     async def update_features(

@@ -46,7 +46,9 @@ class Host:
         self.durable = durable
         self.is_powered = True
         self.is_retired = False
-        """Whether its operator has stopped it for good: whatever would start it has no effect."""
+        """Whether its operator has stopped it: until he starts it, whatever else would do so has no
+        effect.
+        """
         self.is_tolerant = False
         """Whether unhandled exceptions are tolerated: third-party code has some, and they do not
         abort a run.
@@ -65,8 +67,8 @@ class Host:
         """Its threads that wait at a yield point, by faults."""
         self.overrides: dict[str, str] = {}
         """Overrides of the configuration, from the next process on."""
-        self.release_choices = 0
-        """How often an operator has chosen the release of this node."""
+        self.own_release: str | None = None
+        """The release that its operator has chosen since the run began; None: the first one."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT
 

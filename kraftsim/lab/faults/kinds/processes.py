@@ -366,8 +366,9 @@ def other_release(injection: Injection) -> None:
     package.
 
     It is stopped cleanly and started with the other release on the same disk. When the fault is
-    over it is stopped again and started with its own release. A node with an incompatible release
-    (its feature levels are too low, or it does not support the mode) exits, and is down meanwhile.
+    over it is stopped again and started with its own release, the one that its operator chose last.
+    A node with an incompatible release (its feature levels are too low, or it does not support the
+    mode) exits, and is down meanwhile.
 
     Restart the target with another release, and with its own release in the end.
 
@@ -376,35 +377,37 @@ def other_release(injection: Injection) -> None:
     host = injection.simulation.host(injection.target)
     if not host.is_alive:
         return
-    other, before = injection.text("release"), host.overrides.get(RELEASE_KEY)
+    other = injection.text("release")
     assert other is not None, "a release has a name"
-    chosen = host.release_choices
+
+    def begun() -> None:
+        if not injection.is_over:
+            injection.record_effect(f"the node restarted with release {other}")
 
     def end() -> None:
-        if host.release_choices == chosen:
-            _begin_again(injection, host, before, lambda: None)
+        if host.overrides.get(RELEASE_KEY) != host.own_release:
+            _begin_again(injection, host, lambda: host.own_release, lambda: None)
 
-    _begin_again(
-        injection,
-        host,
-        other,
-        lambda: injection.record_effect(f"the node restarted with release {other}"),
-    )
+    _begin_again(injection, host, lambda: host.own_release if injection.is_over else other, begun)
     injection.lasting(end, injection.integer("duration_ms"))
 
 
 def _begin_again(
-    injection: Injection, host: Host, release: str | None, on_begun: Callable[[], None]
+    injection: Injection,
+    host: Host,
+    choose: Callable[[], str | None],
+    on_begun: Callable[[], None],
 ) -> None:
-    """Stop a node cleanly and start it with a release, its own for None; one that takes too long is
-    killed.
+    """Stop a node cleanly and start it with the release that is chosen then, None for the first
+    one; a node that takes too long is killed.
     """
     simulation, process = injection.simulation, host.process
     is_done = False
 
     def begin() -> None:
         if host.process is not process:
-            return _begin_again(injection, host, release, on_begun)  # another fault was faster
+            return _begin_again(injection, host, choose, on_begun)  # another fault was faster
+        release = choose()
         host.overrides = (
             {**host.overrides, RELEASE_KEY: release}
             if release is not None
