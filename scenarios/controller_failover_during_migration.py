@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Trigger
+from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS
 
@@ -169,6 +170,7 @@ SCENARIO = migration_scenario(
     "controller resumes it.",
     go=go,
     steps_max=0,
+    mix=Mix.ON_TOP,
     fault_seconds=FAULT_SECONDS,
     faults=faults,
     must_exercise=("metadata-log-matching", "snapshot-equals-log"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent
+from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ SCENARIO = migration_scenario(
     "block is allocated twice.",
     go=go,
     steps_max=0,
+    mix=Mix.ON_TOP,
     faults=faults,
     workload={"brokers_of_kraft": 1},
 )

@@ -111,7 +111,12 @@ def upgrade_fault_space(
 
 
 def migration_fault_space(
-    *, controllers: int, brokers: int, clients: tuple[str, ...], fault_seconds: float
+    *,
+    controllers: int,
+    brokers: int,
+    clients: tuple[str, ...],
+    fault_seconds: float,
+    mix: Mix = Mix.EITHER,
 ) -> FaultSpace:
     """Return the fault space of a migration from ZooKeeper to KRaft.
 
@@ -176,7 +181,10 @@ def migration_fault_space(
         settings=UPGRADE_SETTINGS,
         fault_ms=int(fault_seconds * 1000),
         has_zookeeper=True,
-        of_size=partial(migration_fault_space, clients=clients, fault_seconds=fault_seconds),
+        mix=mix,
+        of_size=partial(
+            migration_fault_space, clients=clients, fault_seconds=fault_seconds, mix=mix
+        ),
     )
 
 

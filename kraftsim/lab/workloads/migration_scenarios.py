@@ -13,6 +13,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.cluster.spec import CONTROLLERS_MAX, FIRST_CONTROLLER_ID, ClusterSpec
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.faults.upgrade_spaces import migration_fault_space
 from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS
 from kraftsim.lab.workloads.under_load import UnderLoad, while_clients_work
@@ -196,6 +197,7 @@ def migration_scenario(
     faults: Callable[["Random", Mode], tuple[Fault, ...]] = no_faults,
     steps_max: int,
     fault_seconds: float = COURSE_FAULT_SECONDS,
+    mix: Mix = Mix.EITHER,
     must_exercise: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
     controller_settings: Mapping[str, str] | None = None,
@@ -205,7 +207,7 @@ def migration_scenario(
 ) -> Scenario:
     """Return a scenario: `settings`, `workload` and `must_exercise` extend the common ones;
     `controller_settings` are for controllers alone. Faults begin with one of the first `steps_max`
-    steps, and last for so many seconds.
+    steps, and last for so many seconds; `mix` combines those of the scenario with random ones.
     """
 
     async def walk(load: UnderLoad) -> None:
@@ -236,7 +238,7 @@ def migration_scenario(
         if controller_settings
         else {},
         fault_space=migration_fault_space(
-            controllers=3, brokers=3, clients=CLIENTS, fault_seconds=fault_seconds
+            controllers=3, brokers=3, clients=CLIENTS, fault_seconds=fault_seconds, mix=mix
         ),
         limit_seconds=3600.0,
         workload={**WORKLOAD, **(workload or {})},
