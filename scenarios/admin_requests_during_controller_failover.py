@@ -20,11 +20,13 @@ from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     LEADER_TARGET,
     AtTime,
+    DataLoss,
     Fault,
     OnEvent,
     OnState,
     Trigger,
 )
+from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.faults.quorum_spaces import ADMINISTRATOR_APIS, quorum_fault_space
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
@@ -200,6 +202,8 @@ SCENARIO = Scenario(
         clients=tuple(f"administrator-{number}" for number in range(1, 5)),
         apis=ADMINISTRATOR_APIS,
         fault_seconds=WORK_SECONDS,
+        may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+        mix=Mix.ON_TOP,
     ),
     limit_seconds=400.0,
     workload=WORKLOAD,

@@ -55,6 +55,16 @@ class MigrationWorkload:
     stage: ScenarioEnvironment
     upgrade: Upgrade
 
+    async def hesitate(self, brokers: int) -> None:
+        """Enable the migration on the first few brokers, and disable it again: before all of them
+        have it nothing is migrated, and the controllers wait for another attempt.
+        """
+        names = self.stage.spec.broker_names[:brokers]
+        self.stage.emit(PhaseBegan(phase=MIGRATING))
+        await self.upgrade.roll(names, settings=migrating_settings(self.stage))
+        self.stage.emit(PhaseBegan(phase=BACK))
+        await self.upgrade.roll(names, settings=UNMIGRATED)
+
     async def take_over(self) -> None:
         """Enable the migration on all brokers, and wait for dual write: from now on the log is
         authoritative, and ZooKeeper is updated.
@@ -108,13 +118,15 @@ class MigrationWorkload:
         await self.upgrade.settled()
         await self.compare()
         await stage.give_up_migration()
-        await self.upgrade.roll(
-            stage.spec.broker_names,
-            settings={MIGRATION_KEY: "false", **dict.fromkeys(QUORUM_KEYS, "")},
-        )
+        await self.upgrade.roll(stage.spec.broker_names, settings=UNMIGRATED)
 
 
-QUORUM_KEYS = ("controller.listener.names", "controller.quorum.voters")
+UNMIGRATED: Final = {
+    MIGRATION_KEY: "false",
+    "controller.listener.names": "",
+    "controller.quorum.voters": "",
+}
+"""The settings of a broker in ZooKeeper mode that knows no quorum."""
 
 
 def migrating_settings(stage: ScenarioEnvironment) -> dict[str, str]:
