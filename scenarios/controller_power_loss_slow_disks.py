@@ -30,7 +30,7 @@ from kraftsim.lab.faults.fault import (
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
 from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
-from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS, unhurried
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -323,7 +323,7 @@ def draw_parameters(random: "Random") -> dict[str, str]:
     """Draw the segment size, the size of a Fetch response, and how often the recovery point is
     written.
     """
-    return {
+    drawn = {
         "metadata.log.segment.bytes": random.choice(("150", "400", "6000")),
         "controller.quorum.election.timeout.ms": random.choice(("100", "400", "400")),
         "controller.quorum.fetch.max.bytes": random.choice(("1", "300", "8388608")),
@@ -332,6 +332,7 @@ def draw_parameters(random: "Random") -> dict[str, str]:
         "metadata.max.retention.bytes": random.choice(("1000", "1000", "1000000")),
         "controller.quorum.fetch.snapshot.max.bytes": random.choice(("100", "8388608")),
     }
+    return {**drawn, **unhurried(drawn)}
 
 
 SCENARIO = Scenario(

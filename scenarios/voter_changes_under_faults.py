@@ -36,7 +36,7 @@ from kraftsim.lab.faults.fault import (
 from kraftsim.lab.faults.fault_space import FETCH, PRODUCER_ID_APIS
 from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
-from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS, unhurried
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -238,13 +238,14 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw how often snapshots, which contain the voters, are written, how much log is kept after
     them, and the size of a Fetch response.
     """
-    return {
+    drawn = {
         "metadata.log.max.record.bytes.between.snapshots": random.choice(
             ("700", "1500", "20971520")
         ),
         "metadata.max.retention.bytes": random.choice(("2000", "2000", "8000")),
         "controller.quorum.fetch.max.bytes": random.choice(("1", "8388608")),
     }
+    return {**drawn, **unhurried(drawn)}
 
 
 async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:

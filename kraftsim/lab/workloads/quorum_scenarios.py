@@ -2,7 +2,7 @@
 that each run must exercise, and bounds that hold while only the scenario's own faults last.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.cluster.scenario import Mode, ScenarioEnvironment, within
@@ -51,6 +51,15 @@ SETTINGS: Final = {
     **SMALL_BLOCKS,
 }
 """Of the scenarios that exercise all of them."""
+
+
+def unhurried(drawn: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with which followers keep up with an idle leader on slow links and disks: one
+    that gets a single record per Fetch takes 50 ms for each, as long as a leader of these scenarios
+    takes to write the next one.
+    """
+    is_slow = drawn.get("controller.quorum.fetch.max.bytes") == "1"
+    return {"metadata.max.idle.interval.ms": "200"} if is_slow else {}
 
 
 OwnFaults = Callable[["Random", Mode], tuple[Fault, ...]]
