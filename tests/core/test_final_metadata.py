@@ -13,7 +13,8 @@ from protocol.metadata.settings import (
     FeatureLevelRecord,
     ZkMigrationStateRecord,
 )
-from protocol.records.batches import Record, build_batch
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 
 DIRECTORY = "controller-101/__cluster_metadata-0"
