@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import (
     Mode,
-    ProducerIdClient,
     Scenario,
     ScenarioEnvironment,
     ScenarioFailed,
@@ -30,12 +29,12 @@ from kraftsim.lab.workloads.replication_workload import SETTINGS
 from kraftsim.lab.workloads.under_load import (
     PROVEN,
     RETRIED_ERRORS,
+    answer_once,
     answer_without_ids,
     retry_as_before,
     waits_for_ids,
 )
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, Traffic, Upgrade, zookeeper_lines
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -106,9 +105,7 @@ async def _ask_in_vain(stage: ScenarioEnvironment, course: Course, name: str, li
         for which in ("older", "newer")
     )
     began = stage.now_seconds()
-    answers: list[ErrorCode] = []
-    await course.within("an answer", _answer(older, answers), PATIENCE_SECONDS)
-    error = answers[0]
+    error = await answer_once(course, older, PATIENCE_SECONDS)
     waited = stage.now_seconds() - began
     is_exact = has_only(stage, no_faults)
     if is_exact and (error is not answer_without_ids(line) or not _is_in_time(stage, line, waited)):
@@ -121,10 +118,6 @@ async def _ask_in_vain(stage: ScenarioEnvironment, course: Course, name: str, li
     await course.within("producer ids", stage.gather(*work), PATIENCE_SECONDS)
     await older.close()
     await newer.close()
-
-
-async def _answer(client: ProducerIdClient, answers: list[ErrorCode]) -> None:
-    answers.append(await client.ask_once())
 
 
 def _is_in_time(stage: ScenarioEnvironment, line: str, waited: float) -> bool:

@@ -185,6 +185,19 @@ def answer_without_ids(line: str) -> ErrorCode:
     )
 
 
+async def answer_once(course: Course, client: ProducerIdClient, seconds: float) -> ErrorCode:
+    """Return the error of one answer, within so many seconds without faults. Raises
+    LivenessLost.
+    """
+    answers = []
+
+    async def ask() -> None:
+        answers.append(await client.ask_once())
+
+    await course.within("an answer", ask(), seconds)
+    return answers[0]
+
+
 async def retry_as_before(
     stage: ScenarioEnvironment, requester: ProducerIdClient, pause_seconds: float
 ) -> None:
