@@ -108,7 +108,14 @@ class SparkSqlQueries:
             "1" if self._is_small and not self._runs.are_many else str(max(2, self._cores)),
         )
         missing = [kind for kind in kinds_of(queries) if kind not in self._kinds]
-        make_views(self._spark, self._runs, missing, is_small=self._is_small, own=own_of(queries))
+        make_views(
+            self._spark,
+            self._runs,
+            missing,
+            is_small=self._is_small,
+            own=own_of(queries),
+            for_invariants=True,
+        )
         self._kinds.update(missing)
 
         def rows_of(joined: tuple[str, int]) -> list[Cells]:
@@ -186,7 +193,14 @@ class DuckdbQueries:
         """Run one query after the other; each uses all threads."""
         missing = [kind for kind in kinds_of(queries) if kind not in self._kinds]
         is_small = self._runs.event_count <= SMALL_RUN_EVENTS_MAX
-        duckdb_views(self._connection, self._runs, missing, as_tables=is_small, own=own_of(queries))
+        duckdb_views(
+            self._connection,
+            self._runs,
+            missing,
+            as_tables=is_small,
+            own=own_of(queries),
+            for_invariants=True,
+        )
         self._kinds.update(missing)
         rows: list[Cells] = []
         for query in queries:

@@ -36,12 +36,15 @@ from kraftsim.analysis.dataset import (
 from kraftsim.analysis.places import Place, Where, place_of
 from kraftsim.analysis.store import rows_of, scan
 from kraftsim.events.catalogue import KINDS
+from kraftsim.invariants.permitted_losses import not_ambiguous
+from kraftsim.metadata.events import TopicDeleted
 
 if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+TOPIC_DELETED: Final = TopicDeleted.__name__
 EVENTS_VIEW: Final = "events"
 """The view of all events, with all columns: for ad-hoc queries."""
 ONE_RUN: Final = ""
@@ -98,14 +101,17 @@ def duckdb_views(
     *,
     as_tables: bool = False,
     own: Own = NO_OWN,
+    for_invariants: bool = False,
 ) -> None:
     """Create the view of each kind in DuckDB; `own` are those that are not kraftsim's.
 
     `as_tables` reads each once: for small runs planning takes most of the time, and DuckDB plans a
-    view again wherever a query names it.
+    view again wherever a query names it. `for_invariants` leaves out what no invariant examines:
+    see `TopicNames`.
     """
     loaded = _family_tables(connection, runs) if as_tables else {}
-    for kind in kinds:
+    filters = for_invariants and TOPIC_DELETED in runs.kinds
+    for kind in _deletions_first(kinds) if filters else kinds:
         query = _empty(kind, own)
         groups = runs.groups(kind)
         if groups:
@@ -123,8 +129,20 @@ def duckdb_views(
                 f"SELECT {names} FROM {source} AS event WHERE kind = '{kind}' AND {condition}"
                 for source, condition in sources
             )
+        if filters and _has_topic(kind, own):
+            query = f"SELECT * FROM ({query}) AS every WHERE {not_ambiguous('every')}"
         what = "TABLE" if as_tables else "VIEW"
         connection.execute(f"CREATE OR REPLACE {what} {view_name(kind)} AS {query}")
+
+
+def _deletions_first(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds with that of deleted topics, which comes first: the others need its view."""
+    return tuple(dict.fromkeys((TOPIC_DELETED, *kinds)))
+
+
+def _has_topic(kind: str, own: Own) -> bool:
+    """Return whether events of a kind are about a topic; the deletion of one is not filtered."""
+    return kind != TOPIC_DELETED and "topic" in _columns(kind, own)
 
 
 def duckdb_events(connection: "duckdb.DuckDBPyConnection", runs: Runs) -> None:
@@ -196,15 +214,23 @@ def make_views(
     *,
     is_small: bool = False,
     own: Own = NO_OWN,
+    for_invariants: bool = False,
 ) -> None:
-    """Create the view of each kind in Spark; they replace those of other runs.
+    """Create the view of each kind in Spark; they replace those of other runs. `for_invariants` is
+    as in `duckdb_views`.
 
     Each view reads only its own few columns, and that of a kind that does not occur nothing:
     planning over all columns of all kinds takes Spark longer than the execution. With `is_small`
     the events are read once and cached; those of a remote dataset always.
     """
-    for kind in kinds:
+    filters = for_invariants and TOPIC_DELETED in runs.kinds
+    for kind in _deletions_first(kinds) if filters else kinds:
         view = frame_of(spark, runs, kind, own)
+        if filters and _has_topic(kind, own) and runs.groups(kind):
+            view.createOrReplaceTempView(f"every_{view_name(kind)}")
+            view = spark.sql(
+                f"SELECT * FROM every_{view_name(kind)} AS every WHERE {not_ambiguous('every')}"
+            )
         if is_small and kind in runs.kinds:
             view = view.coalesce(1).cache()
         elif not runs.root.is_local and kind in runs.kinds:

@@ -14,7 +14,9 @@ import msgspec
 from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
 from kraftsim.events.event import Event
+from kraftsim.invariants.permitted_losses import TopicNames
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
+from kraftsim.metadata.events import TopicDeleted
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -145,7 +147,8 @@ __all__ = ["Envelope", "Oracle"]
 
 
 class Oracle:
-    """Passes events to the checks that watch them.
+    """Passes events to the checks that watch them, but those about a topic that was deleted:
+    see `TopicNames`.
 
     `must_exercise` names the invariants that must examine at least one event.
     """
@@ -161,11 +164,12 @@ class Oracle:
                 f"{', '.join(invariant.name for invariant in watched)})"
             )
         self._must_exercise = frozenset(must_exercise)
+        self._names = TopicNames()
         self._ends_run = {invariant.name: invariant.ends_run for invariant in watched}
         self._checks: list[tuple[Invariant, Check]] = [
             (invariant, invariant.check()) for invariant in watched
         ]
-        self._by_kind: dict[type[Event], list[Check]] = {}
+        self._by_kind: dict[type[Event], list[Check]] = {TopicDeleted: []}
         for invariant, check in self._checks:
             for kind in invariant.watches:
                 self._by_kind.setdefault(kind, []).append(check)
@@ -182,7 +186,7 @@ class Oracle:
     def examine(self, envelope: Envelope, event: Event) -> tuple[Violation, ...]:
         """Pass one event to its checks, in order of time; return the violations."""
         checks = self._by_kind.get(type(event))
-        if checks is None:
+        if checks is None or self._names.is_ambiguous(event):
             return ()
         found = None
         for check in checks:
@@ -200,8 +204,11 @@ class Oracle:
         The checks of the kind are looked up once: this runs for every event of a simulation.
         """
         examines = tuple([check.examine for check in self._by_kind[kind]])
+        is_ambiguous = self._names.is_ambiguous
 
         def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+            if is_ambiguous(event):
+                return
             envelope = Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns)
             found: tuple[Violation, ...] = ()
             for each in examines:

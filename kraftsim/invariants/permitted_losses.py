@@ -1,5 +1,5 @@
 """What may be lost without violating an invariant: by a spoilt disk, an unclean election,
-compaction, the deletion of a topic, or the range check of KIP-758.
+compaction, the deletion of a topic or of the records at its start, or the range check of KIP-758.
 
 Each case is there twice, like the invariants that use it: a class that learns from events, and SQL.
 """
@@ -8,7 +8,7 @@ from kraftsim.clients.events import RecordReportedDuplicate
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultInjected
 from kraftsim.metadata.events import PartitionChanged, TopicDeleted
-from kraftsim.partitions.events import BatchAppended, LeaderElected
+from kraftsim.partitions.events import BatchAppended, LeaderElected, LogStartMoved
 from kraftsim.server.events import SegmentsCleaned
 
 SPOIL_WHAT_WAS_FLUSHED = (
@@ -224,6 +224,68 @@ def not_deleted(row: str) -> str:
     return (
         f"NOT EXISTS (SELECT 1 FROM topic_deleted AS d WHERE d.run = {row}.run "
         f"AND d.topic = {row}.topic)"
+    )
+
+
+class TopicNames:
+    """Which events are about a name that may belong to several topics: those after a topic of that
+    name was deleted.
+
+    Brokers learn of the deletion at different times, and no event says which topic it is about: no
+    invariant examines them. `not_ambiguous` is the same in SQL.
+    """
+
+    def __init__(self) -> None:
+        self._deleted: dict[str, None] = {}
+
+    def is_ambiguous(self, event: Event) -> bool:
+        """Return whether an event is about a deleted topic; a deletion itself is not."""
+        if type(event) is TopicDeleted:
+            self._deleted[event.topic] = None
+            return False
+        return bool(self._deleted) and getattr(event, "topic", "") in self._deleted
+
+
+def not_ambiguous(row: str) -> str:
+    """Return the SQL condition that no topic with the name of a row's topic was deleted before."""
+    return (
+        f"NOT EXISTS (SELECT 1 FROM topic_deleted AS d WHERE d.run = {row}.run "
+        f"AND d.topic = {row}.topic AND d.position < {row}.position)"
+    )
+
+
+REMOVED_WATCHES = (LogStartMoved,)
+"""The event kinds that an invariant must watch to use this class."""
+
+
+class RemovedRecords:
+    """What retention and DeleteRecords may remove: records below a log start offset.
+
+    Tracks the highest log start offset that any replica of a partition reported.
+
+    Source: KIP-107; org.apache.kafka.storage.internals.log.UnifiedLog.maybeIncrementLogStartOffset.
+    """
+
+    def __init__(self) -> None:
+        self._starts: dict[Log, int] = {}
+
+    def learn(self, event: Event) -> None:
+        """Process an event; others than moved log start offsets are ignored."""
+        if isinstance(event, LogStartMoved):
+            log = (event.topic, event.partition)
+            self._starts[log] = max(event.log_start_offset, self._starts.get(log, 0))
+
+    def has(self, log: Log, offset: int) -> bool:
+        """Return whether the record at an offset may be removed."""
+        return offset < self._starts.get(log, 0)
+
+
+def not_removed(row: str, offset: str) -> str:
+    """Return the SQL condition that a row's record is not below a log start offset."""
+    return (
+        f"NOT EXISTS (SELECT 1 FROM log_start_moved AS m WHERE m.run = {row}.run "
+        f"AND m.topic = {row}.topic AND m.partition = {row}.partition "
+        f"AND m.log_start_offset > {offset})"
     )
 
 

@@ -5,6 +5,7 @@ may not.
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
 from kraftsim.metadata.events import TopicDeleted
+from kraftsim.partitions.events import LogStartMoved
 from kraftsim.server.events import SegmentsCleaned
 from tests.analysis.coordinator_cases import read_back
 from tests.analysis.event_factories import (
@@ -38,10 +39,13 @@ from tests.analysis.transaction_events import (
     marker,
     read,
     sent,
+    stable,
     state,
     through,
 )
+from tests.analysis.transaction_events import STABLE as LAST_STABLE
 from tests.analysis.transaction_events import acknowledged as received
+from tests.analysis.transaction_events import appended as opened
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
@@ -54,6 +58,12 @@ def cleaned(until: int, *, topic: str = "t", partition: int = 0) -> Event:
 
 def deleted(topic: str) -> LoggedEvent:
     return (ONE, TopicDeleted(topic=topic, topic_id="id", partition_count=1))
+
+
+def started(offset: int, *, partition: int = 0) -> Event:
+    return LogStartMoved(
+        topic="out", partition=partition, log_start_offset=offset, reason="DeleteRecords"
+    )
 
 
 def states_are_clean(until: int) -> list[LoggedEvent]:
@@ -351,5 +361,72 @@ CLEANED_ROWS: list[Row] = [
         ],
         VACUOUS,
         0,
+    ),
+    (
+        "what follows the deletion may be said of the next topic",
+        LAST_STABLE,
+        [*on(ONE, opened(5, 6)), deleted("out"), *on(ONE, stable(7))],
+        VACUOUS,
+        0,
+    ),
+    (
+        "what precedes the deletion is said of the deleted one",
+        LAST_STABLE,
+        [*on(ONE, opened(5, 6), stable(7)), deleted("out")],
+        VIOLATED,
+        1,
+        ("out/0/50/5",),
+        (("broker-1.1.0", "broker-1.1.1"),),
+    ),
+    # --- records below a log start offset
+    (
+        "a committed record below the log start offset cannot be read",
+        ATOMIC,
+        [*SENT_AND_COMMITTED, *on(ONE, started(1)), *on("a", read("y", 1), through())],
+        OK,
+        1,
+    ),
+    (
+        "one above it must be read",
+        ATOMIC,
+        [*SENT_AND_COMMITTED, *on(ONE, started(1)), *on("a", through())],
+        VIOLATED,
+        1,
+        ("c/1",),
+        (("c.1.5",),),
+    ),
+    (
+        "another partition starts later",
+        ATOMIC,
+        [*SENT_AND_COMMITTED, *on(ONE, started(2, partition=1)), *on("a", through())],
+        VIOLATED,
+        1,
+        ("c/1",),
+        (("c.1.5",),),
+    ),
+    (
+        "a log that starts within an open transaction is stable up to there",
+        LAST_STABLE,
+        on(ONE, opened(5, 8), started(7), stable(7)),
+        OK,
+        1,
+    ),
+    (
+        "and not beyond",
+        LAST_STABLE,
+        on(ONE, opened(5, 8), started(7), stable(8)),
+        VIOLATED,
+        1,
+        ("out/0/50/5",),
+        (("broker-1.1.0", "broker-1.1.2"),),
+    ),
+    (
+        "nor where another replica's log starts",
+        LAST_STABLE,
+        [*on(TWO, started(9)), *on(ONE, opened(5, 8), stable(8))],
+        VIOLATED,
+        1,
+        ("out/0/50/5",),
+        (("broker-1.1.0", "broker-1.1.1"),),
     ),
 ]

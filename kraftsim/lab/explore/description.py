@@ -29,6 +29,13 @@ FILES: Final = {
     "partition-log": "a partition's log",
     "quorum-state": "quorum-state",
     "checkpoint": "a checkpoint",
+    "offset-index": "an offset index",
+    "time-index": "a time index",
+    "transaction-index": "a transaction index",
+    "producer-snapshot": "a producer snapshot",
+    "leader-epochs": "a leader-epoch-checkpoint",
+    "high-watermarks": "replication-offset-checkpoint",
+    "log-starts": "log-start-offset-checkpoint",
     "other": "another file",
 }
 

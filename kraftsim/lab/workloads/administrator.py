@@ -35,6 +35,8 @@ SET: Final = 0
 DELETE: Final = 1
 TIMEOUT_MS: Final = 10_000
 RETRY_SECONDS: Final = 0.05
+ALL_BROKERS: Final = ""
+"""As the name of a broker: the default of all of them."""
 
 
 class AdministratorRefused(RuntimeError):
@@ -75,23 +77,38 @@ class Administrator:
 
     async def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Set configurations of a topic; None deletes one. Return when that is done."""
+        await self._configure(ConfigResourceType.TOPIC, topic, changes)
+
+    async def configure_brokers(
+        self, changes: Mapping[str, str | None], broker: str = ALL_BROKERS
+    ) -> None:
+        """Set dynamic configurations of all brokers, or of one by its id; None deletes one. Return
+        when that is done.
+        """
+        await self._configure(ConfigResourceType.BROKER, broker, changes)
+
+    async def _configure(
+        self, resource_type: ConfigResourceType, name: str, changes: Mapping[str, str | None]
+    ) -> None:
         rows = [
             AlterableConfig(
-                name=name, config_operation=DELETE if value is None else SET, value=value
+                name=key, config_operation=DELETE if value is None else SET, value=value
             )
-            for name, value in changes.items()
+            for key, value in changes.items()
         ]
         resource = AlterConfigsResource(
-            resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=rows
+            resource_type=resource_type, resource_name=name, configs=rows
         )
         while True:
             answer = await self._asked(
-                IncrementalAlterConfigsRequest(resources=[resource]), topic=topic
+                IncrementalAlterConfigsRequest(resources=[resource]), topic=name
             )
             assert isinstance(answer, IncrementalAlterConfigsResponse), (
                 "IncrementalAlterConfigs was asked"
             )
-            if self._is_done(error_of(answer.responses[0].error_code), f"configure {topic}"):
+            if self._is_done(
+                error_of(answer.responses[0].error_code), f"configure {name or 'all brokers'}"
+            ):
                 return
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -116,13 +116,17 @@ class OrdersWorkload:
         number: int,
         *,
         commits: Callable[[int], bool] = lambda index: bool(index % 4),
+        count: int | None = None,
     ) -> None:
-        """Run one application to its end: most of its transactions are committed, some aborted."""
+        """Run one application to its end: most of its transactions are committed, some aborted.
+
+        `count` is their number, None: that of the workload parameter.
+        """
         order_app = self.order_app(stage, f"dealer-{number}", f"deals-{number}")
 
         async def work() -> None:
             client = await self._born(order_app)
-            for index in range(stage.workload("transactions")):
+            for index in range(stage.workload("transactions") if count is None else count):
                 try:
                     await self._deal(stage, client, commits=commits(index))
                 except AbortNeeded:

@@ -30,6 +30,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "ids_per_topic": "producer ids requested after each topic that is created",
     "late_words": "requests with the broker epoch of a former incarnation",
     "lines": "lines of text written to the input topic",
+    "moves": "whether an administrator reassigns partitions and moves replicas: 0 or 1",
     "partitions": "partitions of the input topic",
     "pause_ms": "pause between two steps of one client",
     "pauses": (
@@ -51,6 +52,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "topics_each": "topics that each admin client creates",
     "transactional_ids": "transactional ids that are new to a partition",
     "transactions": "transactions of each transactional producer",
+    "trims": "whether an administrator deletes the records at the head of logs: 0 or 1",
     "value_bytes": "size of each record value",
     "walks": "topics that get a sequence of random Produce requests each",
     "without_rights_ms": "time for which the broker lacks the ClusterAction permission",

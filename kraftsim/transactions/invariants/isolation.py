@@ -17,9 +17,21 @@ from kraftsim.clients.events_transactions import (
 )
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
-from kraftsim.invariants.permitted_losses import DELETED_WATCHES, DeletedTopics, not_deleted
+from kraftsim.invariants.permitted_losses import (
+    DELETED_WATCHES,
+    REMOVED_WATCHES,
+    DeletedTopics,
+    RemovedRecords,
+    not_deleted,
+    not_removed,
+)
 from kraftsim.invariants.verdict import Verdict, Violation
-from kraftsim.partitions.events import BatchAppended, BatchReplicated, PartitionTruncated
+from kraftsim.partitions.events import (
+    BatchAppended,
+    BatchReplicated,
+    LogStartMoved,
+    PartitionTruncated,
+)
 from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
 
 Place = tuple[str, int, int]
@@ -42,7 +54,7 @@ class Transactions:
 
     The records of a transaction are those that were sent within it and acknowledged at an offset. A
     read_committed consumer that reached the end of the log determines which are visible. Deleted
-    topics are not checked.
+    topics, and records below a log start offset, are not checked.
 
     Collects the records sent in transactions and the records read; compares them at the end of the
     run.
@@ -58,6 +70,7 @@ class Transactions:
         self._read: dict[str, set[Place]] = {}  # for membership only
         self._through: dict[tuple[str, str], None] = {}
         self._deleted = DeletedTopics()
+        self._removed = RemovedRecords()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a record that was sent, acknowledged or read, or the end of a transaction."""
@@ -85,13 +98,18 @@ class Transactions:
             self._through[event.topic, event.client_id] = None
         else:
             self._deleted.learn(event)
+            self._removed.learn(event)
         return None
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
         topics = {topic for topic, _ in self._through if not self._deleted.has(topic)}
         for transaction, sent in self._transactions.items():
-            checked = [place for place in sent.places if place[0] in topics]
+            checked = [
+                (topic, partition, offset)
+                for topic, partition, offset in sent.places
+                if topic in topics and not self._removed.has((topic, partition), offset)
+            ]
             if not checked or not sent.ended:
                 continue
             self._findings.examined += 1
@@ -158,7 +176,7 @@ _CHECKED = f"""
         LEFT JOIN seen AS s ON s.run = a.run AND s.topic = a.topic AND s.partition = a.partition
             AND s.at_offset = a.at_offset
         WHERE EXISTS (SELECT 1 FROM through AS t WHERE t.run = a.run AND t.topic = a.topic)
-            AND {not_deleted("a")}
+            AND {not_deleted("a")} AND {not_removed("a", "a.at_offset")}
         GROUP BY a.run, a.transaction, e.outcome, e.position
     )
 """
@@ -176,6 +194,7 @@ TRANSACTIONS_ATOMIC = Invariant(
         RecordRead,
         CopyRead,
         *DELETED_WATCHES,
+        *REMOVED_WATCHES,
     ),
     check=Transactions,
     examined=f"WITH {_CHECKED} SELECT run, count(*) FROM judged GROUP BY run",
@@ -350,7 +369,7 @@ class OpenTransactions:
     On each leader the last stable offset is compared with the transactions in that leader's own
     log, through appends, replication, markers and truncations. A transaction is open from its first
     record until its marker. Records that were truncated, or overwritten after a loss, no longer
-    count.
+    count; nor do those below the log start offset, at which the last stable offset then is.
 
     Tracks the open transactions in each replica's log, and checks every change of a last stable
     offset.
@@ -363,6 +382,7 @@ class OpenTransactions:
         self._findings = Findings("last-stable-offset-before-open-transactions")
         self._open: dict[LogName, dict[int, Open]] = {}
         self._end: dict[LogName, int] = {}
+        self._removed: dict[str, RemovedRecords] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a change of a log, or of its last stable offset."""
@@ -372,7 +392,8 @@ class OpenTransactions:
             | MarkerAppended
             | BatchAppended
             | BatchReplicated
-            | PartitionTruncated,
+            | PartitionTruncated
+            | LogStartMoved,
         )
         log = (envelope.node, event.topic, event.partition)
         match event:
@@ -383,6 +404,8 @@ class OpenTransactions:
                 self._open.get(log, {}).pop(event.producer_id, None)
             case PartitionTruncated():
                 self._truncate(log, event.log_end_offset)
+            case LogStartMoved():
+                self._removed.setdefault(envelope.node, RemovedRecords()).learn(event)
             case BatchAppended() | BatchReplicated():
                 self._written(log, event.first_offset, event.last_offset)
                 if event.is_transactional:
@@ -420,6 +443,9 @@ class OpenTransactions:
             found = self._findings.violation(
                 f"{topic}/{partition}/{event.offset}", message, event_id
             )
+        removed = self._removed.get(log[0])
+        if removed is not None and removed.has((topic, partition), event.offset - 1):
+            return found
         for producer_id, transaction in self._open.get(log, {}).items():
             if transaction.first_offset < event.offset:
                 message = (
@@ -497,6 +523,11 @@ _LOG = """
                 AND o.position < s.position
             AND o.first_offset < s.offset AND (o.ended_at IS NULL OR o.ended_at > s.position)
                 AND (o.lost_at IS NULL OR o.lost_at > s.position)
+        WHERE NOT EXISTS (
+            SELECT 1 FROM log_start_moved AS m WHERE m.run = s.run AND m.node = s.node
+                AND m.topic = s.topic AND m.partition = s.partition
+                AND m.log_start_offset >= s.offset AND m.position < s.position
+        )
     ), first_past AS (
         SELECT *, row_number() OVER (PARTITION BY run, topic, partition, producer_id, first_offset
             ORDER BY position) AS place
@@ -520,6 +551,7 @@ LAST_STABLE_OFFSET_BEFORE_OPEN_TRANSACTIONS = Invariant(
         BatchAppended,
         BatchReplicated,
         PartitionTruncated,
+        *REMOVED_WATCHES,
     ),
     check=OpenTransactions,
     examined="SELECT run, count(*) FROM last_stable_offset_moved GROUP BY run",

@@ -71,18 +71,15 @@ def file_class(path: str) -> FileClass:
     directory, _, name = path.removesuffix(CLEANED).removesuffix(SWAP).rpartition("/")
     if name == "quorum-state":
         return FileClass.QUORUM_STATE
-    if not directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX):
+    is_metadata = directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX)
+    if not is_metadata:
         found = OF_PARTITIONS.get(name) or OF_PARTITIONS.get(f".{name.rpartition('.')[2]}")
         if found is not None:
             return found
     if name.endswith(("checkpoint", ".snapshot")) or name == "meta.properties":
         return FileClass.CHECKPOINT
     if name.endswith(".log"):
-        return (
-            FileClass.METADATA_LOG
-            if directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX)
-            else FileClass.PARTITION_LOG
-        )
+        return FileClass.METADATA_LOG if is_metadata else FileClass.PARTITION_LOG
     if directory.endswith(ZOOKEEPER_DIRECTORY) and name.startswith("log."):
         return FileClass.ZOOKEEPER_LOG
     return FileClass.OTHER

@@ -1,0 +1,106 @@
+"""transaction.version changes between 1 and 2 while an exactly-once application runs and its
+coordinators fail; checks that each input record is in the output exactly once.
+
+With transaction.version 1 a producer adds each partition to its transaction, and keeps its epoch;
+with version 2 the partition's leader adds it, and each end of a transaction bumps the epoch. An
+administrator raises the level and lowers it again several times. A producer learns the level with
+the connection to its coordinator and applies it between two transactions, so that old and new ways
+to begin and to end meet at one coordinator, in one log, and across its failover. In some runs one
+member is an older client that never uses version 2.
+Source: KIP-890, KIP-584, KIP-1022; TransactionVersion, TransactionMetadata.prepareAbortOrCommit,
+org.apache.kafka.clients.producer.internals.TransactionManager.maybeUpdateTransactionV2Enabled.
+"""
+
+from kraftsim.cluster.scenario import Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.lab.faults.fault_space import (
+    FORWARDED_APIS,
+    TRANSACTION_APIS,
+    TRANSACTION_MOMENTS,
+    WRITER_APIS,
+    cluster_fault_space,
+)
+from kraftsim.lab.workloads.orders import MUST_EXERCISE as TRANSACTIONS_MUST_EXERCISE
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transform_app import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    TransformApp,
+    Variant,
+)
+from scenarios.exactly_once_under_faults import WORK_SECONDS, faults
+
+FEATURE = "transaction.version"
+EXPLICIT, BUMPING = 1, 2
+OLD_MEMBER_SHARE = 0.3
+PAUSE_SECONDS = (0.2, 3.0)
+
+
+async def run(stage: ScenarioEnvironment) -> None:
+    """Run the app under faults while the level changes, heal, and check its output."""
+    await _set_level(stage, EXPLICIT)
+    random = stage.random("variant")
+    app = TransformApp(
+        variant=random.choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK)),
+        old_members=(1,) if random.random() < OLD_MEMBER_SHARE else (),
+    )
+    await app.open(stage)
+    seconds = stage.workload("work_ms") / 1000
+    over_at = stage.now_seconds() + seconds
+    await under_faults(
+        stage,
+        app.run(stage, until=lambda: stage.now_seconds() >= over_at),
+        _change_levels(stage),
+        seconds=seconds,
+    )
+    await app.audit(stage)
+
+
+async def _change_levels(stage: ScenarioEnvironment) -> None:
+    """Raise the level and lower it again, so often as the workload says."""
+    random = stage.random("levels")
+    for change in range(stage.workload("rounds")):
+        await stage.sleep(random.uniform(*PAUSE_SECONDS))
+        await _set_level(stage, EXPLICIT if change % 2 else BUMPING)
+
+
+async def _set_level(stage: ScenarioEnvironment, level: int) -> None:
+    refused = await stage.update_features({FEATURE: level}, downwards=level == EXPLICIT)
+    if refused:
+        raise ScenarioFailed(f"{FEATURE} {level} was refused: {refused[FEATURE]}")
+
+
+SCENARIO = Scenario(
+    name="transaction_version_upgrade",
+    summary="transaction.version changes between 1 and 2 while an app copies a topic in "
+    "transactions and its coordinators fail; every line is in the output exactly once.",
+    must_exercise=(
+        *MUST_EXERCISE,
+        *(name for name in TRANSACTIONS_MUST_EXERCISE if name not in MUST_EXERCISE),
+    ),
+    run=run,
+    faults=faults,
+    settings={**SETTINGS, "kraftsim.release": "4.4"},
+    controllers_drawn=(1, 3),
+    fault_space=cluster_fault_space(
+        controllers=3,
+        brokers=3,
+        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3"),
+        apis=(*WRITER_APIS, *TRANSACTION_APIS, *FORWARDED_APIS),
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        moments=TRANSACTION_MOMENTS,
+        fault_seconds=WORK_SECONDS,
+    ),
+    limit_seconds=900.0,
+    workload={
+        **WORKLOAD,
+        "crashes": 8,
+        "pauses": 6,
+        "rounds": 5,
+        "work_ms": int(WORK_SECONDS * 1000),
+    },
+    fewest_controllers=1,
+    fewest_brokers=3,
+    since="4.0",
+)
