@@ -25,7 +25,7 @@ from kraftsim.lab.faults.fault_space import (
     Mix,
     cluster_fault_space,
 )
-from kraftsim.lab.workloads.one_node import END_TXN, SETTINGS, carry_on, write_epoch
+from kraftsim.lab.workloads.one_node import END_TXN, SETTINGS, carry_on
 from kraftsim.lab.workloads.orders import (
     TOPIC,
     AbortNeeded,
@@ -35,6 +35,7 @@ from kraftsim.lab.workloads.orders import (
     TransactionalClient,
 )
 from kraftsim.lab.workloads.phases import transactions_settle, under_faults
+from kraftsim.lab.workloads.worn_ids import write_epoch
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

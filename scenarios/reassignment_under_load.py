@@ -43,6 +43,7 @@ from kraftsim.lab.faults.fault_space import BROKERS as BROKER_ROLE
 from kraftsim.lab.workloads.orders import MUST_EXERCISE as TRANSACTIONS_MUST_EXERCISE
 from kraftsim.lab.workloads.partition_administrator import PartitionAdministrator
 from kraftsim.lab.workloads.phases import elect_now_and_then, replicas_settle, under_faults
+from kraftsim.lab.workloads.replica_reads import read_through_each_replica
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,
     OFFSETS_TOPIC,
@@ -63,10 +64,10 @@ BROKERS = ("broker-1", "broker-2", "broker-3", "broker-4")
 DIRECTORIES = ("/data", "/data/second")
 WORK_SECONDS = 10.0
 ELECTION_SECONDS = 2.0
-CHANGE_SECONDS = 0.35
+CHANGE_SECONDS = 0.25
 CANCELLED_SHARE = 0.2
-MOVED_SHARE = 0.3
-THROTTLED_SHARE = 0.2
+MOVED_SHARE = 0.4
+THROTTLED_SHARE = 0.1
 COMPLETED_SECONDS = 60.0
 RATE_BYTES = "20000"
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -109,6 +110,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     for topic in (app.input_topic, app.output_topic):
         await replicas_settle(stage, topic, app.partitions)
     await app.audit(stage)
+    await read_through_each_replica(stage, app.output_topic, app.partitions, read_committed=True)
 
 
 async def _reassign(
@@ -135,9 +137,11 @@ async def _reassign(
         partition = random.randrange(topics[topic])
         choice = random.random()
         if choice < MOVED_SHARE:
-            await administrator.move_replica(
-                random.randint(1, stage.spec.brokers), topic, partition, random.choice(DIRECTORIES)
-            )
+            on = await administrator.replicas(topic, partition)
+            for broker_id in on:
+                await administrator.move_replica(
+                    broker_id, topic, partition, random.choice(DIRECTORIES)
+                )
         elif choice < MOVED_SHARE + THROTTLED_SHARE:
             await _throttle(administrator, random, app)
         else:
@@ -305,7 +309,7 @@ SCENARIO = Scenario(
     limit_seconds=900.0,
     workload={
         **WORKLOAD,
-        "crashes": 4,
+        "crashes": 20,
         "pauses": 3,
         "moves": 1,
         "work_ms": int(WORK_SECONDS * 1000),

@@ -6,7 +6,8 @@ with version 2 the partition's leader adds it, and each end of a transaction bum
 administrator raises the level and lowers it again several times. A producer learns the level with
 the connection to its coordinator and applies it between two transactions, so that old and new ways
 to begin and to end meet at one coordinator, in one log, and across its failover. In some runs one
-member is an older client that never uses version 2.
+member is an older client that never uses version 2, or the producer epochs of the transactional
+ids are nearly used up.
 Source: KIP-890, KIP-584, KIP-1022; TransactionVersion, TransactionMetadata.prepareAbortOrCommit,
 org.apache.kafka.clients.producer.internals.TransactionManager.maybeUpdateTransactionV2Enabled.
 """
@@ -28,12 +29,13 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
+from kraftsim.lab.workloads.worn_ids import wear_some_out
 from scenarios.exactly_once_under_faults import WORK_SECONDS, faults
 
 FEATURE = "transaction.version"
 EXPLICIT, BUMPING = 1, 2
 OLD_MEMBER_SHARE = 0.3
-PAUSE_SECONDS = (0.2, 3.0)
+PAUSE_SECONDS = (0.1, 2.5)
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -43,8 +45,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     app = TransformApp(
         variant=random.choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK)),
         old_members=(1,) if random.random() < OLD_MEMBER_SHARE else (),
+        records_per_transaction=8,
     )
     await app.open(stage)
+    await wear_some_out(stage, _ids(stage, app))
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
     await under_faults(
@@ -54,6 +58,14 @@ async def run(stage: ScenarioEnvironment) -> None:
         seconds=seconds,
     )
     await app.audit(stage)
+
+
+def _ids(stage: ScenarioEnvironment, app: TransformApp) -> list[str]:
+    """Return the transactional ids of the members."""
+    if app.variant is Variant.PER_TASK:
+        return [f"{app.name}-task-{partition}" for partition in range(app.partitions)]
+    copiers = range(1, stage.workload("copiers") + 1)
+    return [f"{app.name}-thread-copier-{number}" for number in copiers]
 
 
 async def _change_levels(stage: ScenarioEnvironment) -> None:
@@ -95,7 +107,7 @@ SCENARIO = Scenario(
     limit_seconds=900.0,
     workload={
         **WORKLOAD,
-        "crashes": 8,
+        "crashes": 20,
         "pauses": 6,
         "rounds": 5,
         "work_ms": int(WORK_SECONDS * 1000),

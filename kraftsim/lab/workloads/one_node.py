@@ -8,21 +8,8 @@ on Apache Kafka needs a single process.
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
-from kraftsim.cluster.scenario import ClientHost
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
-from protocol.coordinator.registry import build_record
-from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
-from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from protocol.records.batches import build_batch
-from protocol.records.record import Record
 
 PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN, WRITE_TXN_MARKERS = 0, 24, 26, 27
 """API keys."""
@@ -42,11 +29,6 @@ SETTINGS: Final = {
 """Coordinators have one partition, and timed-out transactions are looked for often; a clock that
 jumps by days expires nothing.
 """
-TRANSACTION_LOG: Final = "__transaction_state"
-ADMIN_CLIENT_ID: Final = "__admin_client"
-"""A client with this client id may write to internal topics."""
-PRODUCE_VERSION, PLAIN_VALUE, EMPTY = 9, 0, 0
-MINUTE_MS: Final = 60_000
 
 
 async def carry_on(
@@ -68,42 +50,3 @@ async def carry_on(
         await client.close()
         return await restart()
     return client
-
-
-async def write_epoch(
-    host: ClientHost, transactional_id: str, producer_id: int, producer_epoch: int
-) -> None:
-    """Write the record of a transactional id at an epoch, as an administrator: more than 32,000
-    bumps would take too long.
-
-    The coordinator knows it after a restart. `__transaction_state` exists, and has one partition.
-    """
-    value = TransactionLogValue(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transaction_timeout_ms=MINUTE_MS,
-        transaction_status=EMPTY,
-        transaction_partitions=None,
-        transaction_last_update_timestamp_ms=host.world.clock.wall_ms(),
-        transaction_start_timestamp_ms=-1,
-    )
-    key, content = build_record(
-        TransactionLogKey(transactional_id=transactional_id), value, PLAIN_VALUE
-    )
-    batch = build_batch([Record(timestamp=host.world.clock.wall_ms(), key=key, value=content)])
-    data = TopicProduceData(
-        name=TRANSACTION_LOG, partition_data=[PartitionProduceData(index=0, records=batch)]
-    )
-    connections = ClusterConnections(
-        host.world, ClientIdentity(client_id=ADMIN_CLIENT_ID, bootstrap=tuple(host.bootstrap))
-    )
-    leader_id = (await connections.metadata([TRANSACTION_LOG])).topics[0].partitions[0].leader_id
-    connection = await connections.to_broker(leader_id)
-    answer = await connection.request(
-        ProduceRequest(acks=-1, timeout_ms=MINUTE_MS, topic_data=[data]),
-        api_version=PRODUCE_VERSION,
-    )
-    connections.close()
-    assert isinstance(answer, ProduceResponse), "Produce was asked"
-    error_code = answer.responses[0].partition_responses[0].error_code
-    assert error_code == ErrorCode.NONE, f"the record was refused: {ErrorCode(error_code).name}"
