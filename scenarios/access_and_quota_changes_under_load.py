@@ -294,7 +294,7 @@ SCENARIO = Scenario(
     name="access_and_quota_changes_under_load",
     summary="Rights, quotas and configurations change under load while controllers and brokers "
     "fail; every acknowledged change takes effect at every broker.",
-    must_exercise=(*MUST_EXERCISE, "snapshot-equals-log"),
+    must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,
     settings={

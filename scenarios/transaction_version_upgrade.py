@@ -40,8 +40,9 @@ PAUSE_SECONDS = (0.1, 2.5)
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Run the app under faults while the level changes, heal, and check its output."""
-    await _set_level(stage, EXPLICIT)
     random = stage.random("variant")
+    first = random.choice((EXPLICIT, BUMPING))
+    await _set_level(stage, first)
     app = TransformApp(
         variant=random.choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK)),
         old_members=(1,) if random.random() < OLD_MEMBER_SHARE else (),
@@ -54,7 +55,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     await under_faults(
         stage,
         app.run(stage, until=lambda: stage.now_seconds() >= over_at),
-        _change_levels(stage),
+        _change_levels(stage, first),
         seconds=seconds,
     )
     await app.audit(stage)
@@ -68,12 +69,13 @@ def _ids(stage: ScenarioEnvironment, app: TransformApp) -> list[str]:
     return [f"{app.name}-thread-copier-{number}" for number in copiers]
 
 
-async def _change_levels(stage: ScenarioEnvironment) -> None:
-    """Raise the level and lower it again, so often as the workload says."""
+async def _change_levels(stage: ScenarioEnvironment, level: int) -> None:
+    """Raise and lower the level in turn, so often as the workload says."""
     random = stage.random("levels")
-    for change in range(stage.workload("rounds")):
+    for _ in range(stage.workload("rounds")):
         await stage.sleep(random.uniform(*PAUSE_SECONDS))
-        await _set_level(stage, EXPLICIT if change % 2 else BUMPING)
+        level = EXPLICIT + BUMPING - level
+        await _set_level(stage, level)
 
 
 async def _set_level(stage: ScenarioEnvironment, level: int) -> None:
@@ -107,6 +109,7 @@ SCENARIO = Scenario(
     limit_seconds=900.0,
     workload={
         **WORKLOAD,
+        "pause_ms": 80,
         "crashes": 20,
         "pauses": 6,
         "rounds": 5,

@@ -16,7 +16,7 @@ from kraftsim.lab.faults.fault_space import BROKERS
 Seen = Counter[tuple[str, Any]]
 SMALL = "small_segments_with_aborted_transactions"
 CASES: tuple[tuple[str, int, tuple[tuple[str, Any], ...]], ...] = (
-    (SMALL, 1, (("LogStartMoved", None), ("ProducerSnapshotTaken", None))),
+    (SMALL, 2, (("LogStartMoved", None), ("ProducerSnapshotTaken", None))),
     ("topic_recreation_under_load", 1, (("TopicDeleted", None), ("TopicCreated", None))),
     ("reassignment_under_load", 1, (("ReplicaMoved", None), ("PartitionChanged", None))),
     (

@@ -52,6 +52,9 @@ from protocol.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 
+REPLICAS_MS = 1500
+"""How long a leader waits until its followers have deleted records, too."""
+
 
 class PartitionAdministrator(Administrator):
     """Runs on a host of its own."""
@@ -134,7 +137,7 @@ class PartitionAdministrator(Administrator):
                     partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)],
                 )
             ],
-            timeout_ms=TIMEOUT_MS,
+            timeout_ms=REPLICAS_MS,
         )
 
         async def ask() -> tuple[ErrorCode, int]:
