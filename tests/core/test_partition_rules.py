@@ -20,6 +20,7 @@ from kraftsim.metadata.rules_partition_changes import (
     Election,
     EligibleLeaderRules,
     PartitionTarget,
+    Reassignment,
     changed_partition,
     reassignment_to,
     reverted,
@@ -304,6 +305,21 @@ def test_later_releases_wait_only_for_added_replicas_unless_it_shrinks(
     assert move.target_isr(digits(members), waits_for_all=False) == (
         None if done is None else digits(done)
     )
+
+
+def test_reassignment_that_takes_back_a_new_replica_is_never_completed_since_4_3() -> None:
+    """3214 -> 243 while 1 is being added: 1 becomes a removing replica, and stays an adding one.
+
+    Apache Kafka sets the adding replicas of a reassignment only if there are any. Since KAFKA-19975
+    all adding replicas must stay in the ISR, also one that is removed; from 3.8 to 4.2 it was
+    enough that all of the target are. ReplicationControlManager.changePartitionReassignment,
+    PartitionReassignmentReplicas.maybeCompleteReassignment.
+    """
+    move = reassignment_to(digits("243"), digits("3214"))
+    assert (move.adding, move.removing) == ((), (1,))
+    stuck = Reassignment(replicas=move.replicas, removing=move.removing, adding=(1,))
+    assert stuck.target_isr(digits("2341"), waits_for_all=True) == digits("234")
+    assert stuck.target_isr(digits("2341"), waits_for_all=False) is None
 
 
 # Eligible leader replicas
