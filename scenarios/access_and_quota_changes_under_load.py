@@ -54,8 +54,6 @@ from kraftsim.lab.workloads.replication_workload import (
     WORKLOAD,
     ReplicationWorkload,
 )
-from protocol.acls import AclOperation
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -97,18 +95,18 @@ class Change(StrEnum):
 
 
 SIGNS: Mapping[Change, Callable[[Visit], bool]] = {
-    Change.DENIED: lambda visit: visit.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    Change.DENIED: lambda visit: visit.is_denied,
     Change.LIMITED: lambda visit: visit.throttle_time_ms > 0,
-    Change.NARROWED: lambda visit: visit.error is ErrorCode.MESSAGE_TOO_LARGE,
+    Change.NARROWED: lambda visit: visit.is_too_large,
     Change.EMPTIED: lambda visit: visit.log_start_offset > 0,
 }
 """Whether a leader's answer shows the change."""
 TAKEN_BACK: Mapping[Change, Callable[[Visit], bool]] = {
     **{
-        change: lambda visit: visit.error is ErrorCode.NONE and not visit.throttle_time_ms
+        change: lambda visit: visit.is_accepted and not visit.throttle_time_ms
         for change in (Change.DENIED, Change.LIMITED, Change.NARROWED)
     },
-    Change.EMPTIED: lambda visit: visit.error is ErrorCode.NONE,
+    Change.EMPTIED: lambda visit: visit.is_accepted,
 }
 """Whether it shows that the change was taken back; what was deleted stays deleted."""
 
@@ -126,7 +124,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     visitors = {topic: Visitor(stage.client_host(f"visitor-{topic}"), topic) for topic in changes}
     administrator = AccessAdministrator(stage.client_host("administrator"))
     for topic in changes:
-        await administrator.permit(topic, AclOperation.ALL)
+        await administrator.allow_all(topic)
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
     described: list[str] = []
@@ -172,7 +170,7 @@ async def _change(
         described.append(value)
         match change:
             case Change.DENIED:
-                await administrator.permit(topic, AclOperation.WRITE, is_denied=True)
+                await administrator.deny_writes(topic)
             case Change.LIMITED:
                 await administrator.limit(f"visitor-{topic}", 1.0)
             case Change.NARROWED:
@@ -184,7 +182,7 @@ async def _change(
 async def _take_back(administrator: AccessAdministrator, topic: str, change: Change) -> None:
     match change:
         case Change.DENIED:
-            await administrator.withdraw(topic, AclOperation.WRITE, is_denied=True)
+            await administrator.stop_denying_writes(topic)
         case Change.LIMITED:
             await administrator.limit(f"visitor-{topic}", None)
         case Change.NARROWED:

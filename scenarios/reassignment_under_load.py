@@ -41,7 +41,7 @@ from kraftsim.lab.faults.fault_space import (
 )
 from kraftsim.lab.faults.fault_space import BROKERS as BROKER_ROLE
 from kraftsim.lab.workloads.orders import MUST_EXERCISE as TRANSACTIONS_MUST_EXERCISE
-from kraftsim.lab.workloads.partition_administrator import PartitionAdministrator
+from kraftsim.lab.workloads.partition_administrator import PartitionAdministrator, Reassigned
 from kraftsim.lab.workloads.phases import elect_now_and_then, replicas_settle, under_faults
 from kraftsim.lab.workloads.replica_reads import read_through_each_replica
 from kraftsim.lab.workloads.transform_app import (
@@ -52,7 +52,6 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -178,8 +177,8 @@ async def _move(
     _note(targets, place, on, await administrator.reassign(topic, {partition: on}))
     if random.random() < CANCELLED_SHARE:
         await stage.sleep(random.uniform(0, CHANGE_SECONDS))
-        error = (await administrator.reassign(topic, {partition: None}))[partition]
-        if error is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+        result = (await administrator.reassign(topic, {partition: None}))[partition]
+        if result is not Reassigned.REFUSED:
             targets[place] = None
 
 
@@ -187,15 +186,15 @@ def _note(
     targets: dict[Place, tuple[int, ...] | None],
     place: Place,
     on: tuple[int, ...],
-    errors: Mapping[int, ErrorCode],
+    results: Mapping[int, Reassigned],
 ) -> None:
     """Note what a request asked for. One without an answer may be carried out at any time: from
     then on its partition is in doubt.
     """
-    error = errors[place[1]]
-    if error is ErrorCode.REQUEST_TIMED_OUT:
+    result = results[place[1]]
+    if result is Reassigned.IN_DOUBT:
         targets[place] = None
-    elif error is ErrorCode.NONE and targets.get(place, ()) is not None:
+    elif result is Reassigned.DONE and targets.get(place, ()) is not None:
         targets[place] = on
 
 

@@ -40,7 +40,7 @@ from protocol.messages.k49_alter_client_quotas import (
 from protocol.records.batches import build_batch
 from protocol.records.record import Record
 
-EVERYBODY: Final = "User:*"
+ALL_PRINCIPALS: Final = "User:*"
 ANYWHERE: Final = "*"
 PRODUCER_BYTES: Final = "producer_byte_rate"
 CLIENT_ID: Final = "client-id"
@@ -53,14 +53,26 @@ WAIT_MS: Final = 3000
 class AccessAdministrator(Administrator):
     """Changes rights and quotas; every method retries until it succeeds."""
 
+    async def allow_all(self, topic: str) -> None:
+        """Allow all operations on a topic, so that only what is denied is refused."""
+        await self.permit(topic, AclOperation.ALL)
+
+    async def deny_writes(self, topic: str) -> None:
+        """Deny writes to a topic."""
+        await self.permit(topic, AclOperation.WRITE, is_denied=True)
+
+    async def stop_denying_writes(self, topic: str) -> None:
+        """Delete the ACL that denies them."""
+        await self.withdraw(topic, AclOperation.WRITE, is_denied=True)
+
     async def permit(self, topic: str, operation: AclOperation, *, is_denied: bool = False) -> None:
-        """Add an ACL for everybody: operations on a topic are allowed, or denied."""
+        """Add an ACL for all principals: an operation on a topic is allowed, or denied."""
         request = CreateAclsRequest(
             creations=[
                 AclCreation(
                     resource_type=AclResourceType.TOPIC,
                     resource_name=topic,
-                    principal=EVERYBODY,
+                    principal=ALL_PRINCIPALS,
                     host=ANYWHERE,
                     operation=operation,
                     permission_type=_permission(is_denied=is_denied),
@@ -84,7 +96,7 @@ class AccessAdministrator(Administrator):
                     resource_type_filter=AclResourceType.TOPIC,
                     resource_name_filter=topic,
                     pattern_type_filter=AclPatternType.LITERAL,
-                    principal_filter=EVERYBODY,
+                    principal_filter=ALL_PRINCIPALS,
                     host_filter=ANYWHERE,
                     operation=operation,
                     permission_type=_permission(is_denied=is_denied),
@@ -133,6 +145,21 @@ class Visit(NamedTuple):
     error: ErrorCode
     throttle_time_ms: int
     log_start_offset: int
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the visitor has no right to write."""
+        return self.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the batch exceeds max.message.bytes."""
+        return self.error is ErrorCode.MESSAGE_TOO_LARGE
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the record was written."""
+        return self.error is ErrorCode.NONE
 
 
 NO_ANSWER: Final = Visit(-1, ErrorCode.REQUEST_TIMED_OUT, 0, -1)

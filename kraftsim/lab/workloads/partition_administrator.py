@@ -8,6 +8,7 @@ Source: KIP-4, KIP-107, KIP-113, KIP-455; org.apache.kafka.clients.admin.KafkaAd
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 from kraftsim.clients.cluster_connections import error_of
 from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
@@ -54,6 +55,22 @@ from protocol.messages.k46_list_partition_reassignments import (
 
 REPLICAS_MS = 1500
 """How long a leader waits until its followers have deleted records, too."""
+
+
+class Reassigned(StrEnum):
+    """The result of a request to reassign a partition."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    IN_DOUBT = "in doubt"
+    """It may be carried out at any time."""
+
+
+def _result(error_code: int) -> Reassigned:
+    error = error_of(error_code)
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        return Reassigned.IN_DOUBT
+    return Reassigned.REFUSED if error_code else Reassigned.DONE
 
 
 class PartitionAdministrator(Administrator):
@@ -163,9 +180,9 @@ class PartitionAdministrator(Administrator):
 
     async def reassign(
         self, topic: str, replicas: Mapping[int, Sequence[int] | None]
-    ) -> dict[int, ErrorCode]:
-        """Ask once to move partitions to these brokers (None: to cancel the move); return the error
-        of each partition, REQUEST_TIMED_OUT without an answer.
+    ) -> dict[int, Reassigned]:
+        """Ask once to move partitions to these brokers (None: to cancel the move); return the
+        result for each partition.
         """
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=TIMEOUT_MS,
@@ -184,12 +201,12 @@ class PartitionAdministrator(Administrator):
         try:
             answer = await self._client_host.run(self._answer(request, topic))
         except OSError:
-            return dict.fromkeys(replicas, ErrorCode.REQUEST_TIMED_OUT)
+            return dict.fromkeys(replicas, Reassigned.IN_DOUBT)
         assert isinstance(answer, AlterPartitionReassignmentsResponse), "it was asked"
         if answer.error_code:
-            return dict.fromkeys(replicas, error_of(answer.error_code))
+            return dict.fromkeys(replicas, _result(answer.error_code))
         return {
-            row.partition_index: error_of(row.error_code)
+            row.partition_index: _result(row.error_code)
             for each in answer.responses
             for row in each.partitions
         }
