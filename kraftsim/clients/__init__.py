@@ -50,6 +50,6 @@ producer's frames prove, `rules_observed_consumers` a consumer's. They know noth
 something else passes the bytes on (`kraftsim/lab/application/observer.py`).
 
 Read `rules_producer_steps`, `rules_idempotent_producer`, `step_loop`, `producer`; then
-`rules_transaction_steps` and `rules_transactional_producer`; then `rules_group_member` and
-`group_consumer`.
+`rules_transaction_steps` and `rules_transactional_producer`; then `rules_member_steps`,
+`rules_group_member` (the classic protocol), `rules_consumer_member` (KIP-848) and `group_consumer`.
 """

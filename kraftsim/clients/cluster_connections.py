@@ -101,6 +101,18 @@ class ClusterConnections:
             }
         return answer
 
+    async def names_of(self, topic_ids: Sequence[bytes]) -> dict[bytes, str]:
+        """Request the names of topic ids from any broker; those that it does not know are left
+        out.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=each, name=None) for each in topic_ids],
+            allow_auto_topic_creation=False,
+        )
+        answer = await (await self.to_any()).request(request)
+        assert isinstance(answer, MetadataResponse), "the response of Metadata"
+        return {each.topic_id: each.name for each in answer.topics if each.name}
+
     def learn(self, broker_id: int, address: Address) -> None:
         """Add a broker and its address."""
         self._brokers[broker_id] = address

@@ -107,6 +107,22 @@ class MemberStable(Event):
     assignment: str
 
 
+class PartitionTaken(Event):
+    """A member of a consumer group owns a partition in a member epoch: once for each partition
+    whenever its epoch or its assignment changes.
+
+    owner is the group instance id, or, without one, the member id.
+    """
+
+    client_id: str
+    group_id: str
+    member_id: str
+    owner: str
+    member_epoch: int
+    topic: str
+    partition: int
+
+
 class MembershipLost(Event):
     """A member was removed from its group, or its generation has ended: error_code is the cause."""
 

@@ -1,5 +1,6 @@
 """kraftsim's group consumer: joins a group, reads committed records of its assignment, and starts
-at the group's committed offsets.
+at the group's committed offsets. `group_protocol` of its settings chooses between the classic and
+the consumer protocol.
 
 One application task calls `poll`; the membership runs in the background. A transaction never spans
 two polls, so that partitions are always revoked between transactions.
@@ -9,6 +10,7 @@ Source: org.apache.kafka.clients.consumer.KafkaConsumer, KIP-447.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from uuid import UUID
 
 from kraftsim.clients.cluster_connections import (
     Address,
@@ -23,6 +25,7 @@ from kraftsim.clients.events_transactions import (
     OffsetCommitSent,
     OffsetLearned,
     OffsetsAsked,
+    PartitionTaken,
 )
 from kraftsim.clients.member_requests import (
     JOIN_GRACE_MS,
@@ -33,11 +36,13 @@ from kraftsim.clients.member_requests import (
 )
 from kraftsim.clients.producer import LIBRARY
 from kraftsim.clients.reader import Fetched, PartitionFetching, ReadRecord
-from kraftsim.clients.rules_group_member import (
+from kraftsim.clients.rules_consumer_member import ConsumerGroupMembership
+from kraftsim.clients.rules_group_member import GroupMember
+from kraftsim.clients.rules_member_steps import (
     AssignmentChanged,
     ClientMemberState,
     CountPartitions,
-    GroupMember,
+    GroupProtocol,
     Join,
     LeaveAsked,
     MemberLost,
@@ -46,10 +51,13 @@ from kraftsim.clients.rules_group_member import (
     MembershipEffect,
     MembershipInput,
     MemberStarted,
+    NameTopics,
     PartitionsCounted,
     Released,
     ReleaseWanted,
     SendMemberRequest,
+    SubscriptionChanged,
+    TopicsNamed,
 )
 from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
 from kraftsim.clients.rules_transaction_steps import (
@@ -109,7 +117,15 @@ class GroupConsumerClient:
         self._world = world
         self._settings = settings
         self._require_stable = require_stable
-        self._rules = GroupMember(settings)
+        self._rules = (
+            ConsumerGroupMembership(settings, _fresh_id(world, client_id))
+            if settings.group_protocol is GroupProtocol.CONSUMER
+            else GroupMember(settings)
+        )
+        self._topics = settings.topics
+        """The topics to read: those of the subscription, or, for the consumer protocol, of the
+        assignment.
+        """
         identity = ClientIdentity(
             client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events
         )
@@ -147,6 +163,10 @@ class GroupConsumerClient:
         """The assigned partitions."""
         return self._rules.assigned
 
+    def subscribe(self, topics: tuple[str, ...], expression: str | None = None) -> None:
+        """Change the subscription of a member of a consumer group."""
+        self._loop.take(SubscriptionChanged(topics, expression))
+
     @property
     def assigned_version(self) -> int:
         """The version of the last assignment, if members probe versions (KIP-268); 0: none."""
@@ -169,7 +189,7 @@ class GroupConsumerClient:
         await self._settle_membership()
         try:
             if self._fetching.is_stale:
-                await self._fetching.refresh(self._settings.topics)
+                await self._fetching.refresh(self._topics)
             if not self._without_position or await self._find_positions():
                 return await self._fetch()
         except OSError:
@@ -285,7 +305,11 @@ class GroupConsumerClient:
         )
         connection = await self.connections.to_broker(found)
         answers = await fetch_offsets(
-            connection, self._settings.group_id, asked, require_stable=self._require_stable
+            connection,
+            self._settings.group_id,
+            asked,
+            require_stable=self._require_stable,
+            member=self.group if self._settings.group_protocol is GroupProtocol.CONSUMER else None,
         )
         for where, (error, offset) in answers.items():
             self._emit_offset(question, where, error, offset)
@@ -385,10 +409,13 @@ class GroupConsumerClient:
                 )
             case CountPartitions(topics):
                 self._tasks.spawn(self._count(topics), f"{self.client_id}-count")
+            case NameTopics(topic_ids):
+                self._tasks.spawn(self._name(topic_ids), f"{self.client_id}-name")
             case AssignmentChanged(
                 member_id=member_id, generation_id=generation_id, partitions=partitions, added=added
             ):
                 self._identity = (generation_id, member_id)
+                self._on_changed(partitions)
                 self._added = tuple(
                     dict.fromkeys(
                         (*(where for where in self._added if where in partitions), *added)
@@ -399,6 +426,29 @@ class GroupConsumerClient:
                 self._released = partitions
             case MemberLost(error_code=error_code, is_fatal=is_fatal):
                 self._lose(error_code, is_fatal=is_fatal)
+
+    def _on_changed(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """A member of a consumer group reads the topics of its assignment, which it takes as they
+        come.
+        """
+        if self._settings.group_protocol is not GroupProtocol.CONSUMER:
+            return
+        topics = tuple(sorted({where.topic for where in partitions}))
+        if topics != self._topics:
+            self._topics, self._fetching.is_stale = topics, True
+        generation_id, member_id = self._identity
+        for where in partitions:
+            self._world.emit(
+                PartitionTaken(
+                    client_id=self.client_id,
+                    group_id=self._settings.group_id,
+                    member_id=member_id,
+                    owner=self._settings.group_instance_id or member_id,
+                    member_epoch=generation_id,
+                    topic=where.topic,
+                    partition=where.partition,
+                )
+            )
 
     def _emit_stable(
         self, member_id: str, generation_id: int, partitions: tuple[TopicPartition, ...]
@@ -455,6 +505,14 @@ class GroupConsumerClient:
             return
         self._loop.take(answered_to_member(answer))
 
+    async def _name(self, topic_ids: tuple[bytes, ...]) -> None:
+        try:
+            names = await self.connections.names_of(topic_ids)
+        except OSError:
+            self._loop.take(TopicsNamed(None))
+            return
+        self._loop.take(TopicsNamed(names))
+
     async def _count(self, topics: tuple[str, ...]) -> None:
         try:
             answer = await self.connections.metadata(topics)
@@ -470,6 +528,11 @@ class GroupConsumerClient:
                 }
             )
         )
+
+
+def _fresh_id(world: World, client_id: str) -> str:
+    """Return the id that a member of a consumer group gives itself (KIP-1082)."""
+    return str(UUID(bytes=world.random(f"member-id-{client_id}").randbytes(16), version=4))
 
 
 # --------------------------------------------------------------------------------------------------

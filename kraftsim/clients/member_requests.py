@@ -7,7 +7,9 @@ from struct import Struct
 from typing import Final, assert_never
 
 from kraftsim.clients.cluster_connections import error_of
-from kraftsim.clients.rules_group_member import (
+from kraftsim.clients.rules_member_steps import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswered,
     HeartbeatAnswered,
     Join,
     Joined,
@@ -50,6 +52,11 @@ from protocol.messages.k14_sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
+)
+from protocol.messages.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
 )
 from protocol.schema import Message
 from protocol.version_prefixed import (
@@ -130,13 +137,49 @@ def request_of_member(
                 )
                 return LeaveGroupRequest(group_id=settings.group_id, members=[leaving])
             return LeaveGroupRequest(group_id=settings.group_id, member_id=member_id)
+        case ConsumerHeartbeat():
+            return _consumer_heartbeat(question, settings)
         case _:
             assert_never(question)
 
 
-def answered_to_member(answer: Message) -> Joined | Synced | HeartbeatAnswered | Left:
+def _consumer_heartbeat(
+    question: ConsumerHeartbeat, settings: MemberSettings
+) -> ConsumerGroupHeartbeatRequest:
+    """Build the heartbeat; all of them have the instance id."""
+    owned = question.owned
+    return ConsumerGroupHeartbeatRequest(
+        group_id=settings.group_id,
+        member_id=question.member_id,
+        member_epoch=question.member_epoch,
+        instance_id=settings.group_instance_id,
+        rebalance_timeout_ms=question.rebalance_timeout_ms,
+        subscribed_topic_names=None if question.topics is None else list(question.topics),
+        subscribed_topic_regex=question.expression,
+        server_assignor=None if question.topics is None else settings.group_remote_assignor,
+        topic_partitions=None
+        if owned is None
+        else [
+            TopicPartitions(topic_id=topic_id, partitions=list(numbers))
+            for topic_id, numbers in owned.items()
+        ],
+    )
+
+
+def answered_to_member(
+    answer: Message,
+) -> Joined | Synced | HeartbeatAnswered | Left | ConsumerHeartbeatAnswered:
     """Convert a response."""
     match answer:
+        case ConsumerGroupHeartbeatResponse(assignment=assignment):
+            return ConsumerHeartbeatAnswered(
+                error_code=error_of(answer.error_code),
+                member_epoch=answer.member_epoch,
+                heartbeat_interval_ms=answer.heartbeat_interval_ms,
+                assigned=None
+                if assignment is None
+                else {row.topic_id: tuple(row.partitions) for row in assignment.topic_partitions},
+            )
         case JoinGroupResponse():
             is_leader = bool(answer.member_id) and answer.leader == answer.member_id
             members = (
@@ -247,6 +290,8 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 LAST_WITH_TOPIC_NAMES = 9
 FIRST_WITH_GROUPS = 8
+FIRST_WITH_EPOCHS = 9
+"""The first OffsetFetch with the member epoch of a consumer group."""
 FIRST_STABLE = 7
 LAST_WITHOUT_STABLE = 6
 """The last OffsetFetch of pre-KIP-447 clients."""
@@ -258,8 +303,10 @@ async def fetch_offsets(
     partitions: Sequence[TopicPartition],
     *,
     require_stable: bool,
+    member: GroupIdentity | None = None,
 ) -> dict[TopicPartition, tuple[ErrorCode, int]]:
-    """Return error and offset of each partition; a group-level error is copied to each.
+    """Return error and offset of each partition; a group-level error is copied to each. A member of
+    a consumer group sends its epoch.
 
     Raises OSError.
     """
@@ -276,6 +323,9 @@ async def fetch_offsets(
             for name, indexes in by_topic(partitions).items()
         ]
         request.groups = [OffsetFetchRequestGroup(group_id=group_id, topics=asked)]
+        if member is not None and version >= FIRST_WITH_EPOCHS:
+            request.groups[0].member_id = member.member_id
+            request.groups[0].member_epoch = member.generation_id
     else:
         request.group_id = group_id
         request.topics = [
@@ -320,6 +370,7 @@ async def commit_offsets(
         group_id=group.group_id,
         generation_id_or_member_epoch=group.generation_id,
         member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
         topics=topics,
     )
     answer = await connection.request(request, api_version=version)

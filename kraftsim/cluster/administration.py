@@ -55,6 +55,11 @@ from protocol.messages.k57_update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from protocol.messages.k69_consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from protocol.schema import Message
@@ -624,6 +629,22 @@ class TransactionQueries:
             ):
                 return
             await asyncio.sleep(STABLE_RETRY_SECONDS)
+
+    async def described(self, group_id: str) -> DescribedGroup | ErrorCode | None:
+        """Return a consumer group as its coordinator describes it, or the error; None without an
+        answer.
+        """
+        try:
+            broker_id = await find_coordinator(self._connections, CoordinatorKind.GROUP, group_id)
+            if isinstance(broker_id, ErrorCode):
+                return broker_id
+            connection = await self._connections.to_broker(broker_id)
+            answer = await connection.request(ConsumerGroupDescribeRequest(group_ids=[group_id]))
+        except OSError:
+            return None
+        assert isinstance(answer, ConsumerGroupDescribeResponse), "ConsumerGroupDescribe was asked"
+        found = answer.groups[0]
+        return ErrorCode(found.error_code) if found.error_code else found
 
     def close(self) -> None:
         """End the client."""

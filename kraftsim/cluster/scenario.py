@@ -36,7 +36,7 @@ from kraftsim import former_names
 from kraftsim.catalogue import Catalogue, sibling
 from kraftsim.clients.group_consumer import GroupConsumerClient
 from kraftsim.clients.reader import ReadRecord
-from kraftsim.clients.rules_group_member import MemberSettings
+from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import TransactionalClient

@@ -129,3 +129,42 @@ class OffsetReturned(Event):
     record_offset: int
     require_stable: bool
     error_code: int
+
+
+class MemberEpochSet(Event):
+    """A member of a consumer group has a current assignment in the log: its epochs, and its state
+    (0 stable, 1 has to revoke, 2 waits for others).
+
+    -1 in member_epoch: the member is removed.
+    """
+
+    coordinator_partition: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    member_state: int
+    record_offset: int
+
+
+class PartitionGiven(Event):
+    """Right after MemberEpochSet, once per partition of that current assignment, those included
+    that the member has yet to revoke.
+    """
+
+    coordinator_partition: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    topic: str
+    partition: int
+    is_revoked: bool
+    record_offset: int
+
+
+class ConsumerGroupEnded(Event):
+    """A consumer group is removed, or has become a classic group."""
+
+    coordinator_partition: int
+    group_id: str
+    record_offset: int

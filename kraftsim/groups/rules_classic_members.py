@@ -160,6 +160,7 @@ class ClassicMembers:
             if asked.rebalance_timeout_ms < 0
             else asked.rebalance_timeout_ms,
             subscribed_names=tuple(sorted(dict.fromkeys(subscription.topics))),
+            subscribed_regex=None,  # of a former static member; kept up to 4.0.0 and 4.1.0
             client_id=asked.client_id,
             client_host=asked.client_host,
             classic=ClassicTerms(

@@ -6,12 +6,19 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers,
 kafka.coordinator.group.GroupMetadataManager.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from kraftsim.events.event import Event
+from kraftsim.groups.events import ConsumerGroupEnded, MemberEpochSet, PartitionGiven
 from kraftsim.groups.rules_assignors import Shares
 from kraftsim.groups.rules_classic_group import NO_STATE_TIMESTAMP, ClassicGroup, GroupState
-from kraftsim.groups.rules_consumer_group import ClassicTerms, ConsumerGroup, ConsumerMember
+from kraftsim.groups.rules_consumer_group import (
+    ClassicTerms,
+    ConsumerGroup,
+    ConsumerMember,
+    TopicsView,
+)
 from kraftsim.groups.rules_offsets import (
     NO_EXPIRY,
     CommittedOffset,
@@ -171,6 +178,108 @@ def _rows(member: ConsumerMember, shares: Shares, *, with_epochs: bool) -> list[
         )
         for topic_id, numbers in shares.items()
     ]
+
+
+# --------------------------------------------------------------------------------------------------
+# Consumer groups: events of the members, by their records in the log
+
+LEFT: Final = -1
+
+
+class MemberEvents:
+    """Emits the current assignments that are in the log of one `__consumer_offsets` partition: of
+    each record once it is replicated, and of what a coordinator has loaded.
+    """
+
+    def __init__(
+        self, emit: Callable[[Event], None], coordinator_partition: int, topics: TopicsView
+    ) -> None:
+        self._emit = emit
+        self._coordinator_partition = coordinator_partition
+        self._topics = topics
+        self._loaded: dict[tuple[str, str], tuple[ConsumerGroupCurrentMemberAssignmentValue, int]]
+        self._loaded = {}
+        """By group and member: the last record while the log is loaded."""
+
+    def replayed(self, key: Message, value: Message | None, record_offset: int) -> None:
+        """A record of a consumer group is loaded."""
+        if not isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+            return
+        if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+            self._loaded[key.group_id, key.member_id] = (value, record_offset)
+        else:
+            self._loaded.pop((key.group_id, key.member_id), None)
+
+    def begin(self) -> None:
+        """The log is loaded."""
+        for (group_id, member_id), (value, record_offset) in self._loaded.items():
+            self._emit_current(group_id, member_id, value, record_offset)
+        self._loaded.clear()
+
+    def replicated(self, changes: Sequence[Change], base_offset: int) -> None:
+        """Changes are replicated, in consecutive records."""
+        for record_offset, (key, value) in enumerate(changes, base_offset):
+            match key, value:
+                case (
+                    ConsumerGroupCurrentMemberAssignmentKey(),
+                    ConsumerGroupCurrentMemberAssignmentValue(),
+                ):
+                    self._emit_current(key.group_id, key.member_id, value, record_offset)
+                case ConsumerGroupCurrentMemberAssignmentKey(), None:
+                    self._emit_epoch(key.group_id, key.member_id, (LEFT, LEFT, 0), record_offset)
+                case ConsumerGroupMetadataKey(), None:
+                    self._emit(
+                        ConsumerGroupEnded(
+                            coordinator_partition=self._coordinator_partition,
+                            group_id=key.group_id,
+                            record_offset=record_offset,
+                        )
+                    )
+
+    def _emit_current(
+        self,
+        group_id: str,
+        member_id: str,
+        value: ConsumerGroupCurrentMemberAssignmentValue,
+        record_offset: int,
+    ) -> None:
+        epochs = (value.member_epoch, value.previous_member_epoch, value.state)
+        self._emit_epoch(group_id, member_id, epochs, record_offset)
+        for is_revoked, rows in (
+            (False, value.assigned_partitions),
+            (True, value.partitions_pending_revocation),
+        ):
+            for row in rows:
+                name = self._topics.name_of(row.topic_id)
+                for number in row.partitions if name is not None else ():
+                    self._emit(
+                        PartitionGiven(
+                            coordinator_partition=self._coordinator_partition,
+                            group_id=group_id,
+                            member_id=member_id,
+                            member_epoch=value.member_epoch,
+                            topic=name or "",
+                            partition=number,
+                            is_revoked=is_revoked,
+                            record_offset=record_offset,
+                        )
+                    )
+
+    def _emit_epoch(
+        self, group_id: str, member_id: str, epochs: tuple[int, int, int], record_offset: int
+    ) -> None:
+        member_epoch, previous_member_epoch, state = epochs
+        self._emit(
+            MemberEpochSet(
+                coordinator_partition=self._coordinator_partition,
+                group_id=group_id,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                previous_member_epoch=previous_member_epoch,
+                member_state=state,
+                record_offset=record_offset,
+            )
+        )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from kraftsim.groups.rules_consumer_group import (
 from kraftsim.groups.rules_consumer_group_records import (
     GROUP_VERSION,
     Change,
+    MemberEvents,
     current_change,
     epoch_change,
     group_tombstones,
@@ -254,6 +255,7 @@ class ConsumerGroups:
         outbox: Outbox,
         timers: Timers,
         topics: TopicsView,
+        events: MemberEvents,
         *,
         groups: dict[str, ConsumerGroup],
         apply: Callable[[Change], None],
@@ -263,7 +265,7 @@ class ConsumerGroups:
         self._settings = settings
         self._outbox = outbox
         self._timers = timers
-        self._topics = topics
+        self._topics, self._events = topics, events
         self._groups = groups
         self._apply = apply
         self._admit = admit
@@ -768,26 +770,28 @@ class ConsumerGroups:
 
     def write(self, changes: Iterable[Change], on_end: Callable[[ErrorCode], None]) -> None:
         """Write changes in one batch, and call `on_end` once they are replicated or have failed."""
+        kept = tuple(changes)
         records = [
             coordinator_record(
                 key, value, GROUP_VERSION if isinstance(value, GroupMetadataValue) else 0
             )
-            for key, value in changes
+            for key, value in kept
         ]
         if not records:
             on_end(ErrorCode.NONE)
             return
 
         def on_stored(stored: Stored) -> None:
-            on_end(stored.error)
+            if stored.is_replicated:
+                self._events.replicated(kept, stored.base_offset)
+            if not stored.is_late:
+                on_end(stored.error)
 
         self._outbox.store_changes(records, on_stored)
 
 
 def _is_part(owned: Shares | None, assigned: Shares) -> bool:
-    """Return whether a member owns nothing outside its assignment; one that does not report its
-    partitions may own anything.
-    """
+    """Return whether a member owns nothing outside its assignment; False if it reports nothing."""
     return owned is not None and all(
         number in assigned.get(topic_id, ())
         for topic_id, numbers in owned.items()

@@ -593,11 +593,11 @@ class Outbox:
         self._store(records, Awaited(on_stored, OF_OFFSETS, outlasts_answer=True), producer)
 
     def store_changes(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
-        """Append changes that are already applied in memory, and call `on_stored` once they are
-        replicated or have failed.
+        """Append changes that are already applied in memory, and call `on_stored` with the result;
+        possibly twice, as a timed-out append may still succeed.
         """
         self._token_count += 1
-        self._waiting[self._token_count] = Awaited(on_stored, OF_CHANGES, outlasts_answer=False)
+        self._waiting[self._token_count] = Awaited(on_stored, OF_CHANGES, outlasts_answer=True)
         self._effects.append(Append(tuple(records), self._token_count, holds_already=True))
 
     def _store(

@@ -34,6 +34,7 @@ from kraftsim.groups.rules_consumer_group import (
 from kraftsim.groups.rules_consumer_group_records import KEYS as CONSUMER_KEYS
 from kraftsim.groups.rules_consumer_group_records import (
     Change,
+    MemberEvents,
     group_tombstone,
     group_tombstones,
     group_value,
@@ -124,6 +125,7 @@ class GroupShard:
         self.timers = Timers()
         self._settings = settings
         self._topics: TopicsView = topics or NoTopics()
+        self._member_events = MemberEvents(emit, number, self._topics)
         self._rebalance = Rebalance(settings, self._outbox, self.timers)
         self._joining = Joining(settings, self._outbox, self.timers, self._rebalance)
         self._membership = Membership(self._outbox, self.timers, self._rebalance)
@@ -136,6 +138,7 @@ class GroupShard:
             self._outbox,
             self.timers,
             self._topics,
+            self._member_events,
             groups=self.consumer_groups,
             apply=lambda change: self._replay_change(*change),
             admit=self._create_consumers,
@@ -324,7 +327,7 @@ class GroupShard:
         changes = group_tombstones(consumers.group_id)
         for change in changes:
             self._replay_change(*change)
-        self._outbox.write([coordinator_record(*change) for change in changes])
+        self._consumers.write(changes, lambda error: None)
         return self.groups.get(consumers.group_id) or self._new_group(
             consumers.group_id, now.wall_ms
         )
@@ -656,6 +659,7 @@ class GroupShard:
                     self._replay_group(key.group, value)
                 case (key, value) if isinstance(key, CONSUMER_KEYS):
                     self._replay_change(key, value)
+                    self._member_events.replayed(key, value, record.offset)
 
     def _replay_change(self, key: Message, value: Message | None) -> None:
         """Replay a record of a consumer group, or of a classic group that is converted."""
@@ -740,6 +744,7 @@ class GroupShard:
                 self._rebalance.prepare(group, now)
         for consumers in self.consumer_groups.values():
             self._emit_loaded(consumers)
+        self._member_events.begin()
         self._consumers.begin(now)
         return self._outbox.take()
 

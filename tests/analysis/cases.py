@@ -32,6 +32,7 @@ from tests.analysis.event_factories import (
 )
 from tests.analysis.history import STEP_NS, History, LoggedEvent
 from tests.analysis.joining_cases import JOINING_ROWS
+from tests.analysis.member_cases import MEMBER_ROWS
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
 from tests.analysis.missing_first_batch_cases import OVERTAKEN_ROWS
@@ -694,4 +695,5 @@ CASES = [
     ),
     *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
     *(Case(*row) for row in CLIENT_VIEW_ROWS),
+    *(Case(*row) for row in MEMBER_ROWS),
 ]

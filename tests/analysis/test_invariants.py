@@ -62,6 +62,7 @@ from tests.analysis.event_factories import (
 )
 from tests.analysis.history import History
 from tests.analysis.joining_cases import add_join_events
+from tests.analysis.member_cases import add_member_events
 from tests.analysis.metadata_log_cases import add_voter_events, appended_by_leader, replicated
 from tests.analysis.migration_cases import add_migration_events
 from tests.analysis.oracle_by_duckdb import as_one, rows_by_duckdb, rows_of_all_by_duckdb
@@ -219,6 +220,7 @@ def random_history(seed: int) -> History:
         add_join_events,
         add_read_events,
         add_client_view_events,
+        add_member_events,
     ):
         add_events(history, random, slip)
     return history

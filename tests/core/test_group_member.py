@@ -4,13 +4,13 @@ response of a coordinator.
 
 import pytest
 
-from kraftsim.clients.rules_group_member import (
+from kraftsim.clients.rules_group_member import GroupMember
+from kraftsim.clients.rules_member_steps import (
     COOPERATIVE_STICKY,
     RANGE,
     AssignmentChanged,
     ClientMemberState,
     CountPartitions,
-    GroupMember,
     HeartbeatAnswered,
     Join,
     Joined,

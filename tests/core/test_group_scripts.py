@@ -4,13 +4,18 @@ Source: KIP-62, KIP-345, KIP-394, KIP-848.
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from kraftsim.clients.rules_group_member import (
+from kraftsim.clients.rules_consumer_member import ConsumerGroupMembership
+from kraftsim.clients.rules_group_member import GroupMember
+from kraftsim.clients.rules_member_steps import (
     RANGE,
     AssignmentChanged,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswered,
     CountPartitions,
-    GroupMember,
+    GroupProtocol,
     HeartbeatAnswered,
     Joined,
     LeaveAsked,
@@ -21,12 +26,15 @@ from kraftsim.clients.rules_group_member import (
     MembershipEffect,
     MembershipInput,
     MemberStarted,
+    NameTopics,
     PartitionsCounted,
     Released,
     ReleaseWanted,
     SendMemberRequest,
     Subscriber,
+    SubscriptionChanged,
     Synced,
+    TopicsNamed,
 )
 from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
 from kraftsim.clients.rules_transaction_steps import (
@@ -233,7 +241,7 @@ class MemberDriver:
     def do_member(self, assignor: str) -> None:
         """Start over with an assignor."""
         self.now_ms = 0
-        self.member = GroupMember(
+        self.member: GroupMember | ConsumerGroupMembership = GroupMember(
             MemberSettings(
                 group_id="g",
                 topics=("t",),
@@ -336,13 +344,99 @@ class MemberDriver:
                 )
             case ReleaseWanted(partitions):
                 return f"revoke {spelt(partitions)}"
+            case NameTopics(topic_ids):
+                return f"look up {' '.join(_letter(each) for each in topic_ids)}"
             case MemberLost(error_code=error, is_fatal=is_fatal):
                 return f"lost membership: {error.name}{', fatal' if is_fatal else ''}"
+
+
+TOPICS = {"t": bytes(15) + b"t", "u": bytes(15) + b"u"}
+
+
+class ConsumerMemberDriver(MemberDriver):
+    """A member of a consumer group: "reached 3 t-0 t-1" answers a heartbeat with epoch 3 and an
+    assignment, "reached 3" without one.
+    """
+
+    def __init__(self) -> None:
+        self.do_member()
+
+    def do_member(self, *traits: str) -> None:
+        """`static`: it has an instance id; `back-soon`: it leaves for a while."""
+        self.now_ms = 0
+        settings = MemberSettings(
+            group_id="g",
+            topics=("t",),
+            rebalance_timeout_ms=9000,
+            heartbeat_interval_ms=1000,
+            retry_backoff_ms=100,
+            group_protocol=GroupProtocol.CONSUMER,
+            group_instance_id="i" if "static" in traits else None,
+            returns_soon="back-soon" in traits,
+        )
+        self.member = ConsumerGroupMembership(settings, "m")
+
+    def do_subscribe(self, *topics: str) -> list[MembershipEffect]:
+        """Topics, or an expression in slashes."""
+        expressions = [each.strip("/") for each in topics if each.startswith("/")]
+        names = tuple(each for each in topics if not each.startswith("/"))
+        return self._step(SubscriptionChanged(names, expressions[0] if expressions else None))
+
+    def do_reached(self, epoch: str, *partitions: str) -> list[MembershipEffect]:
+        """`none`: an empty assignment."""
+        assigned: dict[bytes, tuple[int, ...]] = {}
+        for each in partitions:
+            if each != "none":
+                topic, _, number = each.partition("-")
+                assigned[TOPICS[topic]] = (*assigned.get(TOPICS[topic], ()), int(number))
+        return self._step(
+            ConsumerHeartbeatAnswered(
+                error_code=ErrorCode.NONE,
+                member_epoch=int(epoch),
+                heartbeat_interval_ms=1000,
+                assigned=assigned if partitions else None,
+            )
+        )
+
+    def do_refused(self, error: str) -> list[MembershipEffect]:
+        return self._step(ConsumerHeartbeatAnswered(error_code=ErrorCode[error]))
+
+    def do_named(self, *topics: str) -> list[MembershipEffect]:
+        """`lost`: there is no response."""
+        names = None if "lost" in topics else {TOPICS[each]: each for each in topics}
+        return self._step(TopicsNamed(names))
+
+    def _line(self, effect: MembershipEffect) -> str:
+        match effect:
+            case SendMemberRequest(broker_id=broker_id, question=ConsumerHeartbeat() as asked):
+                owned = (
+                    ""
+                    if asked.owned is None
+                    else " owned="
+                    + spelt(
+                        [
+                            TopicPartition(_letter(topic_id), number)
+                            for topic_id, numbers in asked.owned.items()
+                            for number in numbers
+                        ]
+                    )
+                )
+                fields = spelt(msgspec.structs.replace(asked, owned=None))
+                return f"to {broker_id}: {fields}{owned}"
+        return super()._line(effect)
+
+
+def _letter(topic_id: bytes) -> str:
+    return topic_id[-1:].decode()
 
 
 @pytest.mark.parametrize(
     ("script", "driver"),
     [
+        ("consumer_member_joins", ConsumerMemberDriver),
+        ("consumer_member_reconciles", ConsumerMemberDriver),
+        ("consumer_member_is_fenced", ConsumerMemberDriver),
+        ("consumer_member_leaves", ConsumerMemberDriver),
         ("group_rebalances", ClassicGroupDriver),
         ("group_member_sessions", ClassicGroupDriver),
         ("group_commits_offsets", ClassicGroupDriver),

@@ -8,7 +8,7 @@ tests cover timeouts, and what the next coordinator loads from the log.
 import pytest
 
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
-from kraftsim.groups.rules_consumer_group import MemberState
+from kraftsim.groups.rules_consumer_group import LEFT_FOR_A_WHILE, MemberState
 from protocol.errors import ErrorCode
 from protocol.version_prefixed import (
     AssignedPartitions,
@@ -236,6 +236,23 @@ def test_static_member_changes_the_protocol_and_back_in_place(harness: Consumers
     assert classic(harness).is_in(GroupState.STABLE), "no member needs to rejoin"
     assert had(harness, back.member_id, back.generation_id) == [0, 1, 2, 3]
     assert classic(harness.replayed_again()).static_member_ids == {"i": back.member_id}
+
+
+def test_static_member_that_returns_as_a_classic_one_loses_its_expression(
+    harness: ConsumersHarness,
+) -> None:
+    """A classic member names its topics: what its former incarnation matched is not assigned to it.
+    Apache Kafka 4.0.0 and 4.1.0 kept the expression; 4.0.2, 4.1.2 and 4.2.0 do not
+    (GroupMetadataManager.classicGroupJoinToConsumerGroup).
+    """
+    harness.topics.make("u", 1)
+    harness.join("stays")
+    harness.join("old", subscribed_names=(), subscribed_regex="t|u", instance_id="i")
+    harness.ask("old", LEFT_FOR_A_WHILE, instance_id="i")
+    join(harness, "", instance="i")
+    (back,) = [each for each in harness.consumers.members.values() if each.instance_id == "i"]
+    assert (back.subscribed_names, back.subscribed_regex) == (("t",), None)
+    assert id_of("u") not in harness.consumers.targets[back.member_id]
 
 
 def test_unparseable_subscription_is_rejected_and_leaves_the_group_unchanged(

@@ -5,7 +5,8 @@ Source: KIP-268, StreamsPartitionAssignor.
 
 import pytest
 
-from kraftsim.clients.rules_group_member import VersionProbing, Versions
+from kraftsim.clients.rules_group_member import VersionProbing
+from kraftsim.clients.rules_member_steps import Versions
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,7 @@ ALTER_REPLICA_LOG_DIRS, ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS = 34, 43, 4
 UPDATE_FEATURES, ENVELOPE = 57, 58
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 62, 63, 67
+CONSUMER_GROUP_HEARTBEAT = 68
 
 ENDS_A_NODE = (
     *("kill", "restart", "stop", "crash-loop", "power-loss", "blackout", "half-open-restart"),
@@ -256,6 +257,7 @@ READER_APIS = (
     Api(FETCH, CLIENTS, BROKERS, 100),
     Api(LIST_OFFSETS, CLIENTS, BROKERS, 20),
 )
+CONSUMER_GROUP_APIS = (Api(CONSUMER_GROUP_HEARTBEAT, CLIENTS, BROKERS, 60),)
 FORWARDED_APIS = (Api(ENVELOPE, BROKERS, CONTROLLERS, 10),)
 """What brokers forward to the active controller: requests of administrators."""
 REPLICATION_APIS = (
@@ -387,6 +389,14 @@ RECOVERY_MOMENTS = (
     FaultMoment("ProducerSnapshotTaken", BROKERS, 60),
 )
 """Restarts, deletions at the head of a log, and rolled segments."""
+CONSUMER_GROUP_MOMENTS = (
+    *GROUP_MOMENTS,
+    FaultMoment("OffsetCommitted", BROKERS, 40),
+    FaultMoment("MemberEpochSet", BROKERS, 40),
+    FaultMoment("MemberEpochSet", BROKERS, 12, {"member_state": 1}),
+    FaultMoment("MemberEpochSet", BROKERS, 12, {"member_epoch": -1}),
+    FaultMoment("ConsumerGroupEnded", BROKERS, 2),
+)
 COMPACTION_MOMENTS = (FaultMoment("SegmentsCleaned", BROKERS, 20),)
 SNAPSHOT_OF_PRODUCERS_MOMENTS = (FaultMoment("ProducerSnapshotTaken", BROKERS, 20),)
 """Where segments are small."""

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from kraftsim.clients.group_consumer import GroupConsumerClient
-from kraftsim.clients.rules_group_member import MemberSettings
+from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, TransactionalClient

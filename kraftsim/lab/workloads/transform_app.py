@@ -11,15 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftsim.clients.events_transactions import CopiesCounted, CopyExpected, CopyRead
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.clients.reader import ReadRecord
-from kraftsim.clients.rules_group_member import (
+from kraftsim.clients.rules_group_member import OF_THREADS
+from kraftsim.clients.rules_member_steps import (
     COOPERATIVE_STICKY,
-    OF_THREADS,
     RANGE,
+    GroupProtocol,
     MemberSettings,
 )
 from kraftsim.clients.rules_producer_steps import TopicPartition
@@ -76,6 +78,10 @@ class Crashed(RuntimeError):
     """The member crashes here: it does not leave the group."""
 
 
+class Departed(RuntimeError):
+    """The member ends in order: it leaves the group, and comes back."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformSettings:
     """What all members of the application have in common."""
@@ -96,12 +102,11 @@ class TransformSettings:
 
 @dataclass(kw_only=True, slots=True)
 class Mishaps:
-    """When members crash or pause: the number of points, of a thousand passed, that end in a crash,
-    or in a pause.
-    """
+    """When members crash, leave or pause: how many points, of a thousand passed, end so."""
 
     random: "Random"
     crashes: int = 0
+    departures: int = 0
     pauses: int = 0
     pause_seconds: tuple[float, float] = (1.0, 9.0)
     are_over: Callable[[], bool] = lambda: False
@@ -109,6 +114,11 @@ class Mishaps:
     def crash(self) -> bool:
         """Draw whether the member crashes here."""
         return not self.are_over() and self.random.random() * 1000 < self.crashes
+
+    def depart(self) -> bool:
+        """Draw whether the member leaves its group here."""
+        is_possible = self.departures > 0 and not self.are_over()
+        return is_possible and self.random.random() * 1000 < self.departures
 
     def pause(self) -> float:
         """Draw for how many seconds the member pauses here."""
@@ -148,11 +158,21 @@ class TransformWorker:
         self._settings = settings
         self._mishaps = mishaps
         self._is_done = is_done
+        self.group_of: Callable[[int], MemberSettings] = lambda incarnation: settings.group
+        """The settings of the consumer of each incarnation."""
         self._incarnation = 0
         self._consumer: GroupConsumerClient | None = None
         self._producers: dict[TopicPartition | None, TransactionalClient] = {}
         self._pauses_at: tuple[Point, float] | None = None
         self.is_paused = False
+
+    def resubscribe(self, topics: tuple[str, ...], expression: str | None) -> None:
+        """Change the subscription, if there is a member of a consumer group."""
+        if (
+            self._consumer is not None
+            and self.group_of(self._incarnation).group_protocol is GroupProtocol.CONSUMER
+        ):
+            self._consumer.subscribe(topics, expression)
 
     def pause_at(self, point: Point, seconds: float) -> None:
         """Pause once, the next time that a point is passed."""
@@ -165,7 +185,7 @@ class TransformWorker:
             try:
                 await self._live_once()
                 return
-            except (Crashed, ProducerFailed, MembershipFailed) as end:
+            except (Crashed, Departed, ProducerFailed, MembershipFailed) as end:
                 await self._end(leaves=not isinstance(end, Crashed))
                 if (
                     isinstance(end, MembershipFailed)
@@ -177,7 +197,7 @@ class TransformWorker:
     async def _live_once(self) -> None:
         name = f"{self._client_host.name}.{self._incarnation}"
         self._consumer = consumer = self._client_host.group_consumer(
-            name, self._settings.group, require_stable=self._settings.require_stable
+            name, self.group_of(self._incarnation), require_stable=self._settings.require_stable
         )
         if self._settings.variant is Variant.PER_THREAD:
             await self._producer(None, self._id_of_thread)
@@ -309,6 +329,8 @@ class TransformWorker:
         self.on_point(point, self)
         if self._mishaps.crash():
             raise Crashed(point)
+        if self._mishaps.depart():
+            raise Departed(point)
         seconds = self._mishaps.pause()
         if self._pauses_at is not None and self._pauses_at[0] is point:
             seconds, self._pauses_at = self._pauses_at[1], None
@@ -414,6 +436,10 @@ class TransformApp:
     """Static members: number -> group.instance.id."""
     rebalance_timeout_ms: int | None = None
     """None: as long as a session."""
+    departures: int = 0
+    """How many of a thousand points end with a member that leaves, and comes back."""
+    group_of: Callable[[int, MemberSettings, int], MemberSettings] | None = None
+    """The settings of a member's consumer, by its number, the usual ones, and its incarnation."""
     transform_workers: dict[int, TransformWorker] = field(default_factory=dict)
     is_awaited: Callable[[], bool] = lambda: False
     """Whether the members stay after everything is copied: another member has yet to rejoin the
@@ -476,6 +502,7 @@ class TransformApp:
         mishaps = Mishaps(
             random=stage.random(f"copier-{number}"),
             crashes=stage.workload("crashes"),
+            departures=self.departures,
             pauses=stage.workload("pauses"),
             are_over=until,
         )
@@ -487,6 +514,8 @@ class TransformApp:
         transform_worker = TransformWorker(
             client_host, settings, mishaps=mishaps, is_done=lambda: self._is_done
         )
+        if self.group_of is not None:
+            transform_worker.group_of = partial(self.group_of, number, settings.group)
         self.transform_workers[number] = transform_worker
         await client_host.run(transform_worker.live())
 

@@ -21,6 +21,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "changes_per_topic": "configuration changes for each topic",
     "copiers": "consume-transform-produce applications in one consumer group",
     "crashes": "crashes of consume-transform-produce applications",
+    "departures": "members that leave their group and come back, per thousand points passed",
     "dealers": "transactional producers that write at the same time",
     "groups": "groups without members whose offsets are committed in transactions",
     "hops": "upgrades, each to a later release, at most",

@@ -14,7 +14,7 @@ from typing import TypeVar
 from kraftsim.clients.events import RecordRead
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
-from kraftsim.clients.rules_group_member import MemberSettings
+from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
