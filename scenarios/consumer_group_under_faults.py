@@ -183,6 +183,7 @@ SCENARIO = Scenario(
     ),
     run=run,
     faults=faults,
+    has_own_faults=False,
     settings={
         **SETTINGS,
         "kraftsim.release": "4.4",

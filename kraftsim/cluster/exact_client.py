@@ -249,6 +249,7 @@ RETRY_SECONDS = 0.1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 ALL_BROKERS = ""
 BYTES_MAX = 1 << 20
+EARLIEST_TIMESTAMP = -2
 TIMEOUT_MS = 5000
 SLOWLY = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -449,8 +450,8 @@ class ExactClient:
         return sorted(each.producer_id for each in answer.topics[0].partitions[0].active_producers)
 
     async def read_values(self) -> list[bytes]:
-        """Return the values of all records, local and remote, in order; control batches are left
-        out.
+        """Return the values of all records, local and remote, in order, from the start of the log;
+        control batches are left out.
         """
         found: list[bytes] = []
         offset = 0
@@ -467,6 +468,8 @@ class ExactClient:
             answer = await self._ask_leader(request, FETCH_VERSION)
             assert isinstance(answer, FetchResponse), "Fetch was asked"
             row = answer.responses[0].partitions[0]
+            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention deletes old records
+                offset = max(offset, await self.offset_of(EARLIEST_TIMESTAMP))
             if not row.error_code and offset >= row.high_watermark:
                 return found
             for batch in split_batches(bytes(row.records or b"")):

@@ -389,9 +389,9 @@ RECOVERY_MOMENTS = (
     FaultMoment("ProducerSnapshotTaken", BROKERS, 60),
 )
 """Restarts, deletions at the head of a log, and rolled segments."""
+OFFSET_MOMENTS = (*GROUP_MOMENTS, FaultMoment("OffsetCommitted", BROKERS, 40))
 CONSUMER_GROUP_MOMENTS = (
-    *GROUP_MOMENTS,
-    FaultMoment("OffsetCommitted", BROKERS, 40),
+    *OFFSET_MOMENTS,
     FaultMoment("MemberEpochSet", BROKERS, 40),
     FaultMoment("MemberEpochSet", BROKERS, 12, {"member_state": 1}),
     FaultMoment("MemberEpochSet", BROKERS, 12, {"member_epoch": -1}),

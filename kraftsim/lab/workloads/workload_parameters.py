@@ -23,7 +23,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "crashes": "crashes of consume-transform-produce applications",
     "departures": "members that leave their group and come back, per thousand points passed",
     "dealers": "transactional producers that write at the same time",
-    "groups": "groups without members whose offsets are committed in transactions",
+    "groups": "groups without members whose offsets are committed",
     "hops": "upgrades, each to a later release, at most",
     "ids": "producer ids requested while faults are injected",
     "ids_after": "producer ids requested after the faults are healed",
