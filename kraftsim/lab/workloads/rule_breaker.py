@@ -147,42 +147,45 @@ class RuleBreaker:
     def _of_transactions(self) -> tuple[Offence, ...]:
         fenced = (ErrorCode.PRODUCER_FENCED,)
         unmapped = (ErrorCode.INVALID_PRODUCER_ID_MAPPING,)
-        newer = lambda: (self._own[0], self._own[1] + FAR)  # noqa: E731  (a value that is read late)
-        former = lambda: self._former  # noqa: E731
-        own = lambda: self._own  # noqa: E731
         return (
             Offence(
                 "EndTxn without a transaction",
-                lambda: self._end(self._own_id, own()),
+                lambda: self._end(self._own_id, self._own),
                 (ErrorCode.INVALID_TXN_STATE,),
             ),
-            Offence("EndTxn of nobody's id", lambda: self._end("nobody", own()), unmapped),
-            Offence("EndTxn of another's id", lambda: self._end(self._foreign_id, own()), unmapped),
-            Offence("EndTxn in a past epoch", lambda: self._end(self._own_id, former()), fenced),
-            Offence("EndTxn in a future epoch", lambda: self._end(self._own_id, newer()), fenced),
+            Offence("EndTxn of nobody's id", lambda: self._end("nobody", self._own), unmapped),
+            Offence(
+                "EndTxn of another's id", lambda: self._end(self._foreign_id, self._own), unmapped
+            ),
+            Offence(
+                "EndTxn in a past epoch", lambda: self._end(self._own_id, self._former), fenced
+            ),
+            Offence(
+                "EndTxn in a future epoch", lambda: self._end(self._own_id, self._newer), fenced
+            ),
             Offence(
                 "AddPartitionsToTxn of another's id",
-                lambda: self._add(self._foreign_id, own(), self._topic),
+                lambda: self._add(self._foreign_id, self._own, self._topic),
                 unmapped,
             ),
             Offence(
                 "AddPartitionsToTxn in a past epoch",
-                lambda: self._add(self._own_id, former(), self._topic),
+                lambda: self._add(self._own_id, self._former, self._topic),
                 fenced,
             ),
             Offence(
                 "AddPartitionsToTxn in a future epoch",
-                lambda: self._add(self._own_id, newer(), self._topic),
+                lambda: self._add(self._own_id, self._newer, self._topic),
                 fenced,
             ),
             Offence(
                 "AddPartitionsToTxn for an absent topic",
-                lambda: self._add(self._own_id, own(), NOWHERE),
+                lambda: self._add(self._own_id, self._own, NOWHERE),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
             ),
             Offence(
                 "AddOffsetsToTxn of another's id",
-                lambda: self._add_offsets(self._foreign_id, own()),
+                lambda: self._add_offsets(self._foreign_id, self._own),
                 unmapped,
             ),
             Offence(
@@ -197,12 +200,12 @@ class RuleBreaker:
             ),
             Offence(
                 "InitProducerId with another's producer id",
-                lambda: self._init(self._foreign_id, own()),
+                lambda: self._init(self._foreign_id, self._own),
                 fenced,
             ),
             Offence(
                 "Produce in a transaction that has not begun",
-                lambda: self._produce(own(), 0, transactional_id=self._own_id),
+                lambda: self._produce(self._own, 0, transactional_id=self._own_id),
                 (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE),
             ),
         )
@@ -258,6 +261,10 @@ class RuleBreaker:
                 (ErrorCode.UNKNOWN_LEADER_EPOCH,),
             ),
         )
+
+    @property
+    def _newer(self) -> Identity:
+        return (self._own[0], self._own[1] + FAR)
 
     # Requests to coordinators
     # ----------------------------------------------------------------------------------------------
