@@ -180,6 +180,7 @@ UPDATE_FEATURES, ENVELOPE = 57, 58
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 62, 63, 67
 CONSUMER_GROUP_HEARTBEAT = 68
+OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 42, 47
 
 ENDS_A_NODE = (
     *("kill", "restart", "stop", "crash-loop", "power-loss", "blackout", "half-open-restart"),
@@ -258,6 +259,11 @@ READER_APIS = (
     Api(LIST_OFFSETS, CLIENTS, BROKERS, 20),
 )
 CONSUMER_GROUP_APIS = (Api(CONSUMER_GROUP_HEARTBEAT, CLIENTS, BROKERS, 60),)
+OFFSET_KEEPER_APIS = (
+    Api(OFFSET_COMMIT, CLIENTS, BROKERS, 30),
+    Api(DELETE_GROUPS, CLIENTS, BROKERS, 12),
+    Api(OFFSET_DELETE, CLIENTS, BROKERS, 12),
+)
 FORWARDED_APIS = (Api(ENVELOPE, BROKERS, CONTROLLERS, 10),)
 """What brokers forward to the active controller: requests of administrators."""
 REPLICATION_APIS = (
@@ -389,7 +395,11 @@ RECOVERY_MOMENTS = (
     FaultMoment("ProducerSnapshotTaken", BROKERS, 60),
 )
 """Restarts, deletions at the head of a log, and rolled segments."""
-OFFSET_MOMENTS = (*GROUP_MOMENTS, FaultMoment("OffsetCommitted", BROKERS, 40))
+OFFSET_MOMENTS = (
+    *GROUP_MOMENTS,
+    FaultMoment("OffsetCommitted", BROKERS, 40),
+    FaultMoment("OffsetForgotten", BROKERS, 20),
+)
 CONSUMER_GROUP_MOMENTS = (
     *OFFSET_MOMENTS,
     FaultMoment("MemberEpochSet", BROKERS, 40),
