@@ -26,7 +26,7 @@ from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.lab.faults.fault import AtTime, Fault
+from kraftsim.lab.faults.fault import AtTime, Fault, Value
 from kraftsim.lab.faults.fault_space import (
     OFFSET_MOMENTS,
     TRANSACTION_APIS,
@@ -41,7 +41,12 @@ from kraftsim.lab.workloads.orders import (
     ProducerFailed,
     TransactionalClient,
 )
-from kraftsim.lab.workloads.phases import CALLS_SECONDS, transactions_settle, under_faults
+from kraftsim.lab.workloads.phases import (
+    CALLS_SECONDS,
+    elect_now_and_then,
+    transactions_settle,
+    under_faults,
+)
 from kraftsim.lab.workloads.transform_app import OFFSETS_TOPIC, SETTINGS
 from protocol.errors import ErrorCode
 
@@ -87,7 +92,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     work += [
         _committing(stage, number, over_at) for number in range(1, stage.workload("groups") + 1)
     ]
-    await under_faults(stage, *work, _journal(stage, journal, over_at), seconds=seconds)
+    work.append(_journal(stage, journal, over_at))
+    # Restarted brokers lead again, with what they have loaded.
+    work.append(elect_now_and_then(stage, seconds=seconds, every_seconds=DAY_SECONDS / 6))
+    await under_faults(stage, *work, seconds=seconds)
     await transactions_settle(stage, (TOPIC, OFFSETS_TOPIC))
     await orders.audit(stage)
 
@@ -326,25 +334,20 @@ async def _until(stage: ScenarioEnvironment, is_so: Callable[[], Awaitable[bool]
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Brokers end and start again around the moments of expiry."""
-    chosen = random.randint(1, 4)
-    return tuple(
-        Fault(
-            kind="restart",
-            target=f"broker-{random.randint(1, 3)}",
-            trigger=AtTime(
-                at_ms=int(
-                    1000
-                    * (
-                        random.choice((0.9, 1.0, 1.1, 1.5, 1.9, 2.0, 2.1)) * DAY_SECONDS
-                        + random.uniform(-CHECK_SECONDS, CHECK_SECONDS)
-                    )
-                )
-            ),
-            params={"power_loss": False, "after_ms": random.randint(20, 9000)},
-        )
-        for _ in range(chosen)
-    )
+    """Brokers end, also in order, and start again around the moments of expiry."""
+    return tuple(_restart(random) for _ in range(random.randint(1, 4)))
+
+
+def _restart(random: "Random") -> Fault:
+    day = random.choice((0.2, 0.5, 0.9, 1.0, 1.1, 1.5, 1.9, 2.0, 2.1))
+    at_seconds = max(1.0, day * DAY_SECONDS + random.uniform(-CHECK_SECONDS, CHECK_SECONDS))
+    trigger = AtTime(at_ms=int(at_seconds * 1000))
+    target = f"broker-{random.randint(1, 3)}"
+    after_ms = random.randint(20, 9000)
+    if random.random() < 0.5:
+        return Fault(kind="stop", target=target, trigger=trigger, params={"after_ms": after_ms})
+    params: dict[str, Value] = {"power_loss": False, "after_ms": after_ms}
+    return Fault(kind="restart", target=target, trigger=trigger, params=params)
 
 
 def _ms(seconds: float) -> str:

@@ -21,7 +21,7 @@ from kraftsim.lab.faults.fault_space import (
     cluster_fault_space,
 )
 from kraftsim.lab.workloads.offset_keeper import OffsetKeeper
-from kraftsim.lab.workloads.phases import transactions_settle, under_faults
+from kraftsim.lab.workloads.phases import elect_now_and_then, transactions_settle, under_faults
 from kraftsim.lab.workloads.transform_app import OFFSETS_TOPIC, SETTINGS
 
 if TYPE_CHECKING:
@@ -48,7 +48,12 @@ async def run(stage: ScenarioEnvironment) -> None:
         await host.run(_keep(stage, keeper, over_at))
 
     groups = range(1, stage.workload("groups") + 1)
-    await under_faults(stage, *(keep(number) for number in groups), seconds=seconds)
+    await under_faults(
+        stage,
+        *(keep(number) for number in groups),
+        elect_now_and_then(stage, seconds=seconds, every_seconds=2.0),
+        seconds=seconds,
+    )
     await transactions_settle(stage, (OFFSETS_TOPIC,))
 
 
