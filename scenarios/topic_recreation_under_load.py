@@ -18,7 +18,7 @@ org.apache.kafka.storage.internals.log.LogManager.deleteStrayKRaftReplicas.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.clients.rules_group_member import MemberSettings
+from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.scenario import (
     LivenessLost,
