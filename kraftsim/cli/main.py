@@ -48,6 +48,7 @@ VERBS = {
     "analyze": "Check the invariants of a run, with Spark or DuckDB.",
     "sql": "Query the events of a run, of a dataset or of a campaign.",
     "dataset": "List, compact, remove and expire the runs of a dataset.",
+    "history": "Check what the clients of a run, or of another system, appended and read.",
     "watch": "Check the invariants of a run while it is going on, with Spark.",
     "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",

@@ -41,6 +41,8 @@ class Operation(msgspec.Struct, kw_only=True, eq=False):
     function: Keyword
     value: Edn
     polled: Edn = None
+    is_final: bool = False
+    """A read that began when all work was done: what it lacks is lost."""
 
 
 class Reading(NamedTuple):
@@ -120,6 +122,8 @@ class _History:
         if self._open.pop(operation.process, None) is None:
             return
         more: dict[Keyword, Edn] = {}
+        if operation.is_final:
+            more[Keyword("final")] = True
         if operation.polled is not None:
             more[Keyword("polled")] = operation.polled
         if offset is not None:
@@ -295,6 +299,11 @@ class _Reads:
         self._operations: dict[int, Operation] = {}
         self.partial = 0
         offsets = np.asarray(self._table.column("offset").combine_chunks(), np.int64)
+        self._audited = {
+            (row["client_id"], row["topic"])
+            for row in scope.table(["CopyRead"], ["client_id", "topic"]).to_pylist()
+        }
+        """Readers that have read a topic when all work was done."""
         self._readings = [
             Reading(begin, end)
             for begin, end in _runs(self._table, (*_READ_COLUMNS, "is_read_committed"), offsets)
@@ -304,6 +313,9 @@ class _Reads:
             if self._sees_a_list(reading):
                 place, offset = self._place(reading), int(offsets[reading.begin])
                 self._first_offset[place] = min(self._first_offset.get(place, offset), offset)
+        self._last = {
+            (self._client(reading), self._place(reading)): reading for reading in self._readings
+        }
         self._steps = self._in_order_of_time()
         self._next = next(self._steps, None)
 
@@ -333,10 +345,16 @@ class _Reads:
         yield from sorted(steps)
 
     def _invoke(self, history: _History, reading: Reading) -> Operation:
-        client = str(self._table["client_id"][reading.begin].as_py())
+        client = self._client(reading)
         if self._is_list(reading):
-            value: Edn = [[READ, key_of(self._place(reading)), None]]
-            return history.invoke(self._t_ns(reading.begin), client, Keyword("read"), value)
+            place = self._place(reading)
+            value: Edn = [[READ, key_of(place), None]]
+            operation = history.invoke(self._t_ns(reading.begin), client, Keyword("read"), value)
+            operation.is_final = (
+                client,
+                place[0],
+            ) in self._audited and reading == self._last[client, place]
+            return operation
         self.partial += 1
         return history.invoke(self._t_ns(reading.begin), client, Keyword("poll"), [])
 
@@ -362,6 +380,9 @@ class _Reads:
     def _sees_a_list(self, reading: Reading) -> bool:
         is_committed = self._table["is_read_committed"][reading.begin].as_py()
         return bool(is_committed) or self._place(reading) not in self._values.transactional
+
+    def _client(self, reading: Reading) -> str:
+        return str(self._table["client_id"][reading.begin].as_py())
 
     def _place(self, reading: Reading) -> Place:
         row = reading.begin

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kraftsim.clients.events_transactions import CopiesCounted, CopyExpected, CopyRead
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
@@ -82,6 +82,37 @@ class Departed(RuntimeError):
     """The member ends in order: it leaves the group, and comes back."""
 
 
+class OutputRecord(NamedTuple):
+    """What a member produces to the output topic."""
+
+    partition: int
+    key: str
+    value: bytes
+
+
+class Transformation(Protocol):
+    """What becomes of input records; by default a copy of each."""
+
+    async def outputs(self, records: Sequence[ReadRecord]) -> Sequence[OutputRecord]:
+        """Return the output of the next records, in one transaction."""
+        ...
+
+    def forget(self) -> None:
+        """Drop all state: the last transaction was not committed."""
+        ...
+
+
+class Copying:
+    """Copies each record, with its key and partition."""
+
+    async def outputs(self, records: Sequence[ReadRecord]) -> Sequence[OutputRecord]:
+        """Return a copy of each record."""
+        return [OutputRecord(record.partition, record.key, record.value) for record in records]
+
+    def forget(self) -> None:
+        """There is no state."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformSettings:
     """What all members of the application have in common."""
@@ -149,8 +180,10 @@ class TransformWorker:
         *,
         mishaps: Mishaps,
         is_done: Callable[[], bool],
+        transformation: Transformation | None = None,
     ) -> None:
         self.costs = Costs()
+        self._transformation = transformation or Copying()
         self.on_point: Callable[[Point, TransformWorker], None] = lambda point, transform_worker: (
             None
         )
@@ -195,6 +228,7 @@ class TransformWorker:
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _live_once(self) -> None:
+        self._transformation.forget()
         name = f"{self._client_host.name}.{self._incarnation}"
         self._consumer = consumer = self._client_host.group_consumer(
             name, self.group_of(self._incarnation), require_stable=self._settings.require_stable
@@ -244,17 +278,19 @@ class TransformWorker:
             except AbortNeeded:
                 await producer.abort()
                 consumer.rewind()
+                self._transformation.forget()
                 return False
         return True
 
     async def _transaction(
         self, producer: TransactionalClient, group: GroupIdentity, records: Sequence[ReadRecord]
     ) -> None:
+        outputs = await self._transformation.outputs(records)
         await producer.begin()
         await self._pass(Point.BEGUN)
-        for record in records:
+        for output in outputs:
             await producer.send(
-                self._settings.output_topic, record.partition, record.key, record.value
+                self._settings.output_topic, output.partition, output.key, output.value
             )
         await self._pass(Point.SENT)
         offsets = {
@@ -480,7 +516,10 @@ class TransformApp:
         await writer.start()
         for index in range(stage.workload("records_per_writer")):
             await writer.send(
-                self.input_topic, index % self.partitions, f"{number}.{index}", b"line %d" % index
+                self.input_topic,
+                index % self.partitions,
+                f"{number}.{index}",
+                self.input_value(stage, index),
             )
             await stage.sleep(stage.workload("pause_ms") / 1000)
         left = await writer.flush(CALLS_SECONDS)
@@ -512,12 +551,20 @@ class TransformApp:
                 settings, group=replace(settings.group, group_instance_id=self.instance_ids[number])
             )
         transform_worker = TransformWorker(
-            client_host, settings, mishaps=mishaps, is_done=lambda: self._is_done
+            client_host,
+            settings,
+            mishaps=mishaps,
+            is_done=lambda: self._is_done,
+            transformation=self.transformation(stage, number),
         )
         if self.group_of is not None:
             transform_worker.group_of = partial(self.group_of, number, settings.group)
         self.transform_workers[number] = transform_worker
         await client_host.run(transform_worker.live())
+
+    def transformation(self, stage: ScenarioEnvironment, number: int) -> Transformation:
+        """Return what a member does with its input."""
+        return Copying()
 
     async def fill(self, stage: ScenarioEnvironment) -> None:
         """Write the whole input, once."""
@@ -587,6 +634,10 @@ class TransformApp:
                 f"of {len(sent)} input records {lost} are missing from the output and {doubled} "
                 "are duplicated"
             )
+
+    def input_value(self, stage: ScenarioEnvironment, index: int) -> bytes:
+        """Return the value of an input record."""
+        return b"line %d" % index
 
     def keys(self, stage: ScenarioEnvironment) -> list[str]:
         """Return the keys of all records of the input."""

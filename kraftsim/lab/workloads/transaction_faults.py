@@ -1,0 +1,120 @@
+"""Faults of the scenarios with transactions on one controller and three brokers.
+
+Brokers are killed, paused and isolated, also right after they wrote a transaction state, a marker
+or a pending offset; requests and responses of transactions are lost, and clocks jump.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.scenario import Mode
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Value
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
+
+BROKERS = ("broker-1", "broker-2", "broker-3")
+(
+    PRODUCE,
+    FIND_COORDINATOR,
+    ADD_PARTITIONS,
+    ADD_OFFSETS,
+    END_TXN,
+    WRITE_MARKERS,
+    TXN_OFFSET_COMMIT,
+    OFFSET_FETCH,
+) = 0, 10, 24, 25, 26, 27, 28, 9
+TRANSACTIONAL = (
+    PRODUCE,
+    ADD_PARTITIONS,
+    ADD_OFFSETS,
+    END_TXN,
+    END_TXN,
+    WRITE_MARKERS,
+    WRITE_MARKERS,
+    TXN_OFFSET_COMMIT,
+    OFFSET_FETCH,
+)
+WORK_SECONDS = 8.0
+MOMENTS: tuple[tuple[str, int], ...] = (
+    ("TransactionStateChanged", 150),
+    ("TransactionStateChanged", 150),
+    ("MarkerAppended", 80),
+    ("LastStableOffsetMoved", 100),
+    ("PendingOffsetAdded", 40),
+    ("OffsetMaterialised", 40),
+    ("BatchAppended", 300),
+    ("LeaderElected", 30),
+    ("GroupsLoaded", 6),
+    ("IsrChangeAsked", 6),
+)
+"""Events after which a broker failure is most revealing, and their approximate number per run."""
+
+
+def draw_transaction_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed
+    ones.
+    """
+    if mode is not Mode.SIM:
+        return tuple(_timed(random) for _ in range(random.randint(1, 3)))
+    draws = (_kill, _kill, _kill, _timed, _on_the_wire, _on_the_wire, _clock)
+    return tuple(random.choice(draws)(random) for _ in range(random.randint(3, 8)))
+
+
+def _kill(random: "Random") -> Fault:
+    """A broker is killed, paused or isolated right after an event."""
+    kind, times_max = random.choice(MOMENTS)
+    return _fault(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times_max)))
+
+
+def _timed(random: "Random") -> Fault:
+    return _fault(
+        random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+    )
+
+
+def _fault(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+    kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
+    if kind == "restart":
+        return Fault(
+            kind=kind,
+            target=target,
+            trigger=trigger,
+            params={"power_loss": False, "after_ms": random.randint(20, 4000)},
+        )
+    if kind == "stop":
+        return Fault(
+            kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)}
+        )
+    if kind == "partition" and target != AT_THE_TRIGGER:
+        other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
+        target = f"{target}{random.choice(('>', '<>'))}{other}"
+    return Fault(
+        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)}
+    )
+
+
+def _on_the_wire(random: "Random") -> Fault:
+    """A request or response of a transaction is lost."""
+    api_key, is_response = random.choice(TRANSACTIONAL), random.random() < 0.7
+    trigger = OnFrame(
+        api_key=api_key, is_response=is_response, nth=random.randint(1, 60), moment="before"
+    )
+    return Fault(
+        kind="lost-reply" if is_response and random.random() < 0.7 else "cut-connection",
+        target=AT_THE_TRIGGER,
+        trigger=trigger,
+    )
+
+
+def _clock(random: "Random") -> Fault:
+    params: dict[str, Value] = {
+        "by_ms": random.choice((50, 3000, 3_600_000)),
+        "duration_ms": random.randint(200, 5000),
+    }
+    kind = random.choice(("clock-jump-forward", "clock-jump-back"))
+    return Fault(
+        kind=kind,
+        target=random.choice(BROKERS),
+        trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))),
+        params=params,
+    )
