@@ -30,7 +30,7 @@ from kraftsim.lab.workloads.transform_app import (
     Variant,
 )
 from kraftsim.lab.workloads.worn_ids import wear_some_out
-from scenarios.exactly_once_under_faults import WORK_SECONDS, faults
+from kraftsim.lab.workloads.transaction_faults import WORK_SECONDS, faults
 
 FEATURE = "transaction.version"
 EXPLICIT, BUMPING = 1, 2

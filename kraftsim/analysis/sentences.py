@@ -29,6 +29,8 @@ _TEMPLATES: Final = {
     f"{_BATCH}, {_PRODUCER}, {{base_sequence~last_sequence~sequence}}",
     "BatchReplicated": f"{{node}} replicated {_BATCH} from the leader of epoch {{leader_epoch}}, "
     f"{_PRODUCER}, sequence {{base_sequence}}",
+    "BranchRead": "client {client_id} read the total {total} of branch {branch} after transfer "
+    "{transfer}, of {expected_total}",
     "BrokerEpochReceived": "{node} was registered with broker epoch {broker_epoch}",
     "BrokerFenced": "{node} fenced broker {broker_id} (broker epoch {broker_epoch}): {reason}",
     "BrokerRegistered": "{node} registered broker {broker_id} with broker epoch {broker_epoch}, "
@@ -80,9 +82,13 @@ _TEMPLATES: Final = {
     "GroupsUnloaded": "{node} unloaded the groups of __consumer_offsets-{partition}",
     "HighWatermarkMoved": "{node} advanced the high watermark of the metadata log to "
     "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
+    "HistoryAnomalyFound": "the history of {workload} has {anomaly} at {key}: {witness}",
+    "HistoryChecked": "a checker read {operation_count#operation} of {workload}, model {model}",
     "HighWatermarkReported": "{node} reported the high watermark {high_watermark} of the metadata "
     "log to a follower, as leader of epoch {leader_epoch}",
     "InitProducerIdRefused": "{node} answered InitProducerId with {error_code}",
+    "InitProducerIdSent": "client {client_id} sends InitProducerId for {transactional_id} with "
+    f"{_PRODUCER}",
     "IsrChangeAsked": "{node} asked for the in-sync replicas {isr} of {topic}-{partition} in epoch "
     "{leader_epoch}",
     "IsrChanged": "{node} received the in-sync replicas {isr} of {topic}-{partition}, partition "

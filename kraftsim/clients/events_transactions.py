@@ -8,6 +8,17 @@ Source: KIP-98, KIP-447, KIP-890.
 from kraftsim.events.event import Event
 
 
+class InitProducerIdSent(Event):
+    """A producer sends InitProducerId for its transactional id: with the identity whose epoch it
+    wants to bump (KIP-360), or without one (-1), which fences earlier producers.
+    """
+
+    client_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class TransactionalIdTaken(Event):
     """A producer has initialised a transactional id: producers with a smaller epoch are fenced from
     now on.

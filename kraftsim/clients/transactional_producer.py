@@ -22,6 +22,7 @@ from kraftsim.clients.events import (
     RecordSent,
 )
 from kraftsim.clients.events_transactions import (
+    InitProducerIdSent,
     TransactionalIdTaken,
     TransactionBegun,
     TransactionEndAsked,
@@ -64,6 +65,7 @@ from kraftsim.clients.rules_transaction_steps import (
     GroupIdentity,
     IdTaken,
     InitAsked,
+    InitProducerId,
     OffsetsAccepted,
     OffsetsGiven,
     ProducerErred,
@@ -316,6 +318,8 @@ class TransactionalClient:
                     self._find(kind, key), f"{self.client_id}-find-{kind.name.lower()}"
                 )
             case SendQuestion():
+                if isinstance(effect.question, InitProducerId):
+                    self._emit_init_sent(effect.question.identity)
                 self._tasks.spawn(
                     self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}"
                 )
@@ -396,6 +400,16 @@ class TransactionalClient:
                 )
             case _:
                 assert_never(effect)
+
+    def _emit_init_sent(self, identity: ProducerIdentity | None) -> None:
+        self._world.emit(
+            InitProducerIdSent(
+                client_id=self.client_id,
+                transactional_id=self._settings.transactional_id,
+                producer_id=-1 if identity is None else identity.producer_id,
+                producer_epoch=-1 if identity is None else identity.producer_epoch,
+            )
+        )
 
     def _emit_end_asked(self, *, is_commit: bool) -> None:
         self._world.emit(

@@ -36,12 +36,14 @@ from tests.analysis.member_cases import MEMBER_ROWS
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
 from tests.analysis.missing_first_batch_cases import OVERTAKEN_ROWS
+from tests.analysis.owner_cases import OWNER_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import TURN_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
+from tests.analysis.waste_cases import WASTE_ROWS
 
 UNIQUE = "producer-id-unique"
 DISJOINT = "producer-id-blocks-disjoint"
@@ -694,6 +696,8 @@ CASES = [
         )
     ),
     *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
-    *(Case(*row) for row in CLIENT_VIEW_ROWS),
-    *(Case(*row) for row in MEMBER_ROWS),
+    *(
+        Case(*row)
+        for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *WASTE_ROWS)
+    ),
 ]

@@ -66,11 +66,13 @@ from tests.analysis.member_cases import add_member_events
 from tests.analysis.metadata_log_cases import add_voter_events, appended_by_leader, replicated
 from tests.analysis.migration_cases import add_migration_events
 from tests.analysis.oracle_by_duckdb import as_one, rows_by_duckdb, rows_of_all_by_duckdb
+from tests.analysis.owner_cases import add_owner_events
 from tests.analysis.random_transactions import add_transaction_events
 from tests.analysis.reading_cases import add_read_events
 from tests.analysis.replica_cases import add_replica_events
 from tests.analysis.sequence_retry_cases import add_sequence_events
 from tests.analysis.tiered_cases import add_tiering_events
+from tests.analysis.waste_cases import add_waste_events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,6 +223,8 @@ def random_history(seed: int) -> History:
         add_read_events,
         add_client_view_events,
         add_member_events,
+        add_owner_events,
+        add_waste_events,
     ):
         add_events(history, random, slip)
     return history
