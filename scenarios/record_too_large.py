@@ -186,6 +186,7 @@ def _fault(random: "Random") -> Fault:
 
 
 SCENARIO = Scenario(
+    provoked_errors=(10,),  # MESSAGE_TOO_LARGE: the scenario sends such records
     name="record_too_large",
     summary="Brokers reject some records among many in flight, and responses are lost; all others "
     "are in the log once, in order.",

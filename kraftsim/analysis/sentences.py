@@ -38,6 +38,7 @@ _TEMPLATES: Final = {
     "BrokerUnfenced": "{node} unfenced broker {broker_id} (broker epoch {broker_epoch})",
     "CheckQuorumFailed": "{node} resigned as leader of epoch {leader_epoch}: {reachable_count} of "
     "{voter_count} voters fetched",
+    "ClientErrorsChecked": "from here on every error of a client must be retriable, or provoked",
     "ClientInitialized": f"client {{client_id}} received {_PRODUCER}",
     "ClientStarted": "client {client_id} started ({library})",
     "ClientStopped": "client {client_id} stopped: {reason}",

@@ -22,6 +22,20 @@ SUFFIX: Final = ".edn"
 SHOWN_MAX: Final = 10
 
 
+class HistorySource(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
+    """A file of a history, or the directory of a run."""
+
+    name = "source"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Return the path of a file that ends in `.edn`, or the place of a run."""
+        if isinstance(value, str) and value.endswith(SUFFIX) and Path(value).is_file():
+            return Path(value)
+        return PLACE.convert(value, param, ctx)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundAnomaly:
     """An anomaly in the JSON output; `is_violation`: the model forbids it."""
@@ -59,7 +73,7 @@ Examples:
 \b
 Exit codes: 0 ok, 1 the model is violated, 2 nothing was read, 3 failed."""
 )
-@click.argument("source", metavar="RUN|FILE.edn", type=PLACE)
+@click.argument("source", metavar="RUN|FILE.edn", type=HistorySource())
 @click.option(
     "--model",
     type=click.Choice(MODELS),
@@ -76,7 +90,9 @@ Exit codes: 0 ok, 1 the model is violated, 2 nothing was read, 3 failed."""
     help="Also write the result as JSON ('-' is standard output).",
 )
 @click.pass_context
-def history(context: click.Context, source: "Place", model: str, json_file: Path | None) -> None:
+def history(
+    context: click.Context, source: "Place | Path", model: str, json_file: Path | None
+) -> None:
     """Check what the clients of a run, or of another system, appended and read.
 
     RUN: a directory with event logs, also of a cluster behind `kraftsim proxy`. FILE.edn: a history
@@ -139,9 +155,9 @@ def _print(
         click.echo("no violation" if reads else "unknown: no list was read")
 
 
-def _lines(source: "Place") -> Iterable[str]:
-    if source.is_local and str(source).endswith(SUFFIX):
-        return Path(str(source)).read_text(encoding="utf-8").splitlines()
+def _lines(source: "Place | Path") -> Iterable[str]:
+    if isinstance(source, Path):
+        return source.read_text(encoding="utf-8").splitlines()
     from kraftsim.analysis.export.formats import ExportWindow, export_events
     from kraftsim.analysis.ingest import ingested
 

@@ -451,6 +451,11 @@ class Scenario:
     """The fault space of random faults, in addition to those that `faults` draws; None: no random
     faults.
     """
+    provoked_errors: tuple[int, ...] = ()
+    """Error codes that no retry heals and that clients of this scenario provoke themselves, apart
+    from those of fenced producers and of members that lose their group: see the invariant
+    only-retriable-errors.
+    """
     limit_seconds: float = 600.0
     workload: Mapping[str, int] = field(default_factory=dict)
     """Workload parameters and their defaults, for `stage.workload(parameter)`. A run may reduce

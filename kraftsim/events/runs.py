@@ -31,6 +31,15 @@ class OnlyRetriableErrorsExpected(Event):
     scenario: str
 
 
+class ClientErrorsChecked(Event):
+    """From here on every error of a client must be retriable, or have a cause that its workload
+    provoked: `provoked_errors` are more codes that it provokes, comma-separated.
+    """
+
+    scenario: str
+    provoked_errors: str
+
+
 class FencedProducersExpected(Event):
     """From here on transactions time out, and their producers must be able to tell: the scenario
     declares it.

@@ -4,9 +4,17 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.clients.events import RecordFailed
-from kraftsim.clients.events_transactions import TransactionErred
+from kraftsim.clients.events_transactions import (
+    TransactionBegun,
+    TransactionErred,
+    TransactionOffsetSent,
+)
 from kraftsim.events.event import Event
-from kraftsim.events.runs import OnlyRetriableErrorsExpected
+from kraftsim.events.runs import (
+    ClientErrorsChecked,
+    FaultInjected,
+    OnlyRetriableErrorsExpected,
+)
 from kraftsim.migration.events import ZookeeperCompared
 from kraftsim.producer_ids.events import InitProducerIdRefused
 from kraftsim.server.events import NodeStarted
@@ -25,7 +33,41 @@ from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 MIRRORS = "zookeeper-mirrors-log"
 PASSING = "only-retriable-errors"
 EXPECTED = OnlyRetriableErrorsExpected(scenario="s")
+CHECKED = ClientErrorsChecked(scenario="s", provoked_errors="")
+UNKNOWN_MEMBER, ABORTABLE = 25, 120
 TIMED_OUT, LOADING, OUT_OF_ORDER, NOT_LEADER, FENCED = 7, 14, 45, 6, 90
+
+
+def checked_errors(provoked_errors: str) -> Event:
+    """The run checks errors, apart from some."""
+    return ClientErrorsChecked(scenario="s", provoked_errors=provoked_errors)
+
+
+def replaced() -> Event:
+    """A fault replaces answers."""
+    return FaultInjected(fault="request-fault", target="", trigger="")
+
+
+def begun() -> Event:
+    """A client begins a transaction."""
+    return TransactionBegun(
+        client_id="c", transactional_id="x", transaction="c/1", producer_id=1, producer_epoch=0
+    )
+
+
+def offset_sent() -> Event:
+    """It sends an offset."""
+    return TransactionOffsetSent(
+        client_id="c",
+        transaction="c/1",
+        producer_id=1,
+        producer_epoch=0,
+        group_id="g",
+        generation_id=1,
+        topic="t",
+        partition=0,
+        offset=1,
+    )
 
 
 def compared(offset: int, what: str = "", *, controller: str = "a") -> ZookeeperCompared:
@@ -91,6 +133,60 @@ MIGRATION_ROWS: list[Row] = [
         [*on("b", refused(OUT_OF_ORDER)), *on("h", EXPECTED), *on("b", returned(1))],
         OK,
         1,
+    ),
+    (
+        "in every run, an error that nothing provoked",
+        PASSING,
+        [*on("h", CHECKED), *on("b", refused(OUT_OF_ORDER)), *on("c", failed(OUT_OF_ORDER))],
+        VIOLATED,
+        2,
+        ("b.1.0", "c.1.0"),
+    ),
+    (
+        "in every run, fenced producers",
+        PASSING,
+        [*on("h", CHECKED), *on("b", refused(FENCED)), *on("c", erred(FENCED), erred(ABORTABLE))],
+        OK,
+        3,
+    ),
+    (
+        "a record of a transactional producer",
+        PASSING,
+        on("h", CHECKED, begun(), failed(OUT_OF_ORDER)),
+        OK,
+        1,
+    ),
+    (
+        "a member that loses its group, with and without offsets",
+        PASSING,
+        on("h", CHECKED, erred(UNKNOWN_MEMBER), offset_sent(), erred(UNKNOWN_MEMBER)),
+        VIOLATED,
+        2,
+        ("h.1.1",),
+    ),
+    (
+        "what a scenario provokes, and a code that contains it",
+        PASSING,
+        on("h", checked_errors("10,45"), failed(OUT_OF_ORDER), failed(10), failed(4)),
+        VIOLATED,
+        3,
+        ("h.1.3",),
+    ),
+    (
+        "answers that a fault replaces",
+        PASSING,
+        on("h", CHECKED, failed(OUT_OF_ORDER), replaced(), failed(OUT_OF_ORDER)),
+        VIOLATED,
+        2,
+        ("h.1.1",),
+    ),
+    (
+        "fenced during an upgrade",
+        PASSING,
+        on("h", CHECKED, EXPECTED, erred(FENCED)),
+        VIOLATED,
+        1,
+        ("h.1.2",),
     ),
     (
         "a release that is known to time out",
@@ -180,15 +276,20 @@ def add_migration_events(history: History, random: Random, slip: Callable[[], bo
 
 def add_error_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let brokers of some releases refuse, and clients fail, mostly with retriable errors."""
-    if not slip():
+    if random.random() < 0.5:
+        history.emit("harness", checked_errors(random.choice(("", "45", "10,90"))))
+    if not slip() and random.random() < 0.7:
         history.emit("harness", EXPECTED)
+    for event in (begun(), offset_sent(), replaced()):
+        if random.random() < 0.2:
+            history.emit("harness", event)
     for incarnation in (1, 2):
         if not slip():
             history.emit(
                 "broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation
             )
         for _ in range(random.randrange(1, 4)):
-            event: Event = random.choice((refused, failed, erred))(
+            event = random.choice((refused, failed, erred))(
                 random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING
             )
             history.emit("broker-8", event, incarnation=incarnation)

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from kraftsim.clients.events import RecordRead
 from kraftsim.events.event import Event
-from tests.analysis.event_factories import appended
+from tests.analysis.cleaned_cases import cleaned
+from tests.analysis.event_factories import appended, final_log, final_record
 from tests.analysis.history import History, Row
 from tests.analysis.replica_cases import (
     OK,
@@ -18,11 +19,13 @@ from tests.analysis.replica_cases import (
     VACUOUS,
     VIOLATED,
     follows,
+    leads,
     moved,
     on,
     uncleanly,
 )
 
+STAYS = "read-records-in-final-log"
 BELOW = "reads-below-high-watermark"
 
 
@@ -43,6 +46,64 @@ def placed(replicas: str) -> Event:
 
 
 READING_ROWS: list[Row] = [
+    (
+        "a read record stays",
+        STAYS,
+        [*on("x", reads(4)), *on("f", final_log(5, 1), final_record(4, "k"))],
+        OK,
+        1,
+    ),
+    (
+        "a read record is gone, and another one is at its offset",
+        STAYS,
+        [*on("x", reads(4), reads(4)), *on("f", final_log(5, 1), final_record(4, "other"))],
+        VIOLATED,
+        2,
+        ("t/0/k/4",),
+        (("x.1.0",),),
+    ),
+    (
+        "retention removed it",
+        STAYS,
+        [*on("x", reads(4)), *on("f", final_log(9, 0, log_start_offset=5))],
+        OK,
+        1,
+    ),
+    (
+        "an unclean election removed it",
+        STAYS,
+        [
+            *on(ONE, uncleanly(2), leads(2, 3)),
+            *on("x", reads(4), reads(2)),
+            *on("f", final_log(3, 1), final_record(2, "k")),
+        ],
+        OK,
+        2,
+    ),
+    (
+        "an unclean election that had it",
+        STAYS,
+        [*on(ONE, uncleanly(2), leads(2, 5)), *on("x", reads(4)), *on("f", final_log(9, 0))],
+        VIOLATED,
+        1,
+        ("t/0/k/4",),
+    ),
+    (
+        "compaction removed it, a later record of the key stays",
+        STAYS,
+        [*on(ONE, cleaned(6)), *on("x", reads(4)), *on("f", final_log(9, 1), final_record(7, "k"))],
+        OK,
+        1,
+    ),
+    (
+        "compaction did not come so far",
+        STAYS,
+        [*on("x", reads(4)), *on("f", final_log(9, 1), final_record(7, "k"))],
+        VIOLATED,
+        1,
+        ("t/0/k/4",),
+    ),
+    ("a log that was not read", STAYS, on("x", reads(4)), OK, 1),
     (
         "below it",
         BELOW,

@@ -100,6 +100,7 @@ WASTE_ROWS: list[Row] = [
     ("another controller reports the change again", CAUSE,
      [*on("c", created(), changed(1, 1, leader=2)), *on("d", created(), changed(1, 1, leader=2))],
      OK, 1),
+    ("a change in between is unknown", CAUSE, on("c", created(), changed(2, 2)), VACUOUS, 0),
     ("a partition of which the beginning is unknown", CAUSE, on("c", changed(7, 9)), VACUOUS, 0),
     ("a load for each election", LOADS,
      on("b", elected(), groups(), elected(leader_epoch=2), groups(), elected(TRANSACTIONS),

@@ -1,10 +1,22 @@
-"""During an upgrade or migration clients receive only retriable errors, apart from known exceptions
-of a release.
+"""Clients receive only retriable errors, apart from what they provoke themselves, and from known
+exceptions of a release.
 
 A producer retries InitProducerId when a coordinator is loading, moves, or is busy with the previous
 transaction; any other error ends it. Releases 3.0 to 3.3.1 return REQUEST_TIMED_OUT when a
 producer-id block does not arrive in time: the report mentions that, but it is no violation. An
 error that fails a record or a transaction must be retriable.
+
+What a workload may provoke, and what its client gets then:
+- two producers of one transactional id, or a transaction time-out: INVALID_PRODUCER_EPOCH and
+  PRODUCER_FENCED (whether they had a cause is checked by rightful-owner-not-fenced);
+- an abort: TRANSACTION_ABORTABLE for what was not sent;
+- a member that is paused or crashes, and commits offsets: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
+  REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID;
+- what a scenario declares in `provoked_errors`;
+- any error, in runs with a request fault, which may replace answers.
+Where a scenario expects only retriable errors, as upgrades and migrations do, none of this is
+permitted but what it declares. A record of a transactional producer fails with its transaction,
+whose error is checked.
 Source: KIP-730, KAFKA-14417,
 org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler,
 RetriableException.
@@ -13,9 +25,17 @@ RetriableException.
 from typing import Final
 
 from kraftsim.clients.events import RecordAcknowledged, RecordFailed
-from kraftsim.clients.events_transactions import TransactionErred
+from kraftsim.clients.events_transactions import (
+    TransactionBegun,
+    TransactionErred,
+    TransactionOffsetSent,
+)
 from kraftsim.events.event import Event
-from kraftsim.events.runs import OnlyRetriableErrorsExpected
+from kraftsim.events.runs import (
+    ClientErrorsChecked,
+    FaultInjected,
+    OnlyRetriableErrorsExpected,
+)
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
@@ -37,70 +57,106 @@ RETRIABLE: Final = (
     89, 100, 103, 106, 122, 123, 133
 )  # fmt: skip
 """The error codes of subclasses of RetriableException."""
+FENCED: Final = (47, 90)
+ABORTED: Final = (47, 90, 120)
+"""INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
+OF_MEMBERS: Final = (22, 25, 27, 82)
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID."""
+REQUEST_FAULT, ERROR_ANSWER = "request-fault", "error="
+"""How a fault is called that may replace answers by errors: its kind, or its text."""
 
 
 class NothingFatal:
-    """Checks the errors of brokers and clients, from when the scenario requires that they are
-    retriable.
-    """
+    """Checks the errors of brokers and clients, from when the run or the scenario requires it."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._is_expected = False
+        self._is_checked = self._is_strict = False
+        self._provoked: tuple[str, ...] = ()
+        self._is_replaced = False
+        """Whether answers may be errors that a fault made up."""
         self._timing_out: set[tuple[str, int]] = set()
         """Incarnations of the release lines that time out; for membership only, never iterated."""
+        self._transactional: dict[str, None] = {}
+        self._committing: dict[str, None] = {}
+        """Clients that have begun a transaction, and that have sent offsets in one."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Process an error or result that a client received."""
+        """Process an error or result that a client received, or what excuses one."""
         match event:
             case NodeStarted(release=release):
                 if release in TIMING_OUT:
                     self._timing_out.add((envelope.node, envelope.incarnation))
-                return None
             case OnlyRetriableErrorsExpected():
-                self._is_expected = True
-                return None
-        if not self._is_expected:
-            return None
-        self._findings.examined += 1
-        match event:
-            case InitProducerIdRefused(error_code=code):
-                is_harmless = code in RETRIED_ERRORS or (
-                    code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out
-                )
-                what = f"{envelope.node} answered InitProducerId with error {code}"
-            case RecordFailed(error_code=code, client_id=client_id):
-                is_harmless, what = (
-                    code in RETRIABLE,
-                    f"a record of {client_id} failed with error {code}",
-                )
-            case TransactionErred(error_code=code, client_id=client_id):
-                is_harmless, what = (
-                    code in RETRIABLE,
-                    f"a transaction of {client_id} failed with error {code}",
-                )
-            case _:
-                return None
-        if is_harmless:
-            return None
-        return self._findings.violation(
-            envelope.event_id, f"{what}, which no retry heals", envelope.event_id
-        )
+                self._is_checked = self._is_strict = True
+            case ClientErrorsChecked(provoked_errors=provoked_errors):
+                self._is_checked = True
+                self._provoked = (*self._provoked, *provoked_errors.split(","))
+            case FaultInjected(fault=fault):
+                self._is_replaced |= fault == REQUEST_FAULT or ERROR_ANSWER in fault
+            case TransactionBegun(client_id=client_id):
+                self._transactional[client_id] = None
+            case TransactionOffsetSent(client_id=client_id):
+                self._committing[client_id] = None
+            case _ if self._is_checked:
+                self._findings.examined += 1
+                return self._check(envelope, event)
+        return None
 
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
 
+    def _check(self, envelope: Envelope, event: Event) -> Violation | None:
+        match event:
+            case InitProducerIdRefused(error_code=code):
+                is_harmless = code in RETRIED_ERRORS or (
+                    code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out
+                )
+                is_provoked = code in FENCED
+                what = f"{envelope.node} answered InitProducerId with error {code}"
+            case RecordFailed(error_code=code, client_id=client_id):
+                is_harmless = code in RETRIABLE
+                is_provoked = client_id in self._transactional
+                what = f"a record of {client_id} failed with error {code}"
+            case TransactionErred(error_code=code, client_id=client_id):
+                is_harmless = code in RETRIABLE
+                is_provoked = code in ABORTED or (
+                    code in OF_MEMBERS and client_id in self._committing
+                )
+                what = f"a transaction of {client_id} failed with error {code}"
+            case _:
+                return None
+        is_permitted = self._is_replaced or str(code) in self._provoked
+        if is_harmless or is_permitted or (is_provoked and not self._is_strict):
+            return None
+        return self._findings.violation(
+            envelope.event_id, f"{what}, which no retry heals", envelope.event_id
+        )
+
+
+_SINCE = """
+    since AS (
+        SELECT run, min(position) AS began FROM (
+            SELECT run, position FROM only_retriable_errors_expected
+            UNION ALL SELECT run, position FROM client_errors_checked
+        ) AS either GROUP BY run
+    )
+"""
 
 INVARIANT = Invariant(
     name=NAME,
     decides_without_nodes=True,
-    rule="In scenarios that require it, clients receive only retriable errors, apart from known "
-    "exceptions of a release.",
+    rule="Clients receive only retriable errors, apart from what their workload provokes and from "
+    "known exceptions of a release.",
     source="KIP-730, KAFKA-14417",
     watches=(
         OnlyRetriableErrorsExpected,
+        ClientErrorsChecked,
+        FaultInjected,
         NodeStarted,
+        TransactionBegun,
+        TransactionOffsetSent,
         InitProducerIdRefused,
         ProducerIdReturned,
         RecordAcknowledged,
@@ -108,9 +164,8 @@ INVARIANT = Invariant(
         TransactionErred,
     ),
     check=NothingFatal,
-    examined="""
-        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected
-            GROUP BY run), reported AS (
+    examined=f"""
+        WITH {_SINCE}, reported AS (
             SELECT run, position FROM init_producer_id_refused
             UNION ALL SELECT run, position FROM producer_id_returned
             UNION ALL SELECT run, position FROM record_acknowledged
@@ -121,13 +176,24 @@ INVARIANT = Invariant(
             AND s.began < t.position GROUP BY t.run
     """,
     violations=f"""
-        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected
-            GROUP BY run), known AS (
+        WITH {_SINCE}, strict AS (
+            SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run
+        ), replaced AS (
+            SELECT run, min(position) AS began FROM fault_injected
+            WHERE fault = '{REQUEST_FAULT}' OR fault LIKE '%{ERROR_ANSWER}%' GROUP BY run
+        ), known AS (
             SELECT run, node, incarnation, min(position) AS position FROM node_started
             WHERE release IN {TIMING_OUT} GROUP BY run, node, incarnation
+        ), transactional AS (
+            SELECT run, client_id, min(position) AS began FROM transaction_begun
+            GROUP BY run, client_id
+        ), committing AS (
+            SELECT run, client_id, min(position) AS began FROM transaction_offset_sent
+            GROUP BY run, client_id
         ), reported AS (
             SELECT
-                r.run, r.node, r.incarnation, r.n, r.position,
+                r.run, r.node, r.incarnation, r.n, r.position, r.error_code,
+                r.error_code IN {FENCED} AS is_provoked,
                 concat(r.node, ' answered InitProducerId with error ', r.error_code) AS what
             FROM init_producer_id_refused AS r
             LEFT JOIN known AS k ON k.run = r.run AND k.node = r.node
@@ -135,13 +201,27 @@ INVARIANT = Invariant(
             WHERE r.error_code NOT IN {RETRIED_ERRORS} AND (r.error_code <> {TIMED_OUT}
                 OR k.run IS NULL)
             UNION ALL
-            SELECT run, node, incarnation, n, position, concat('a record of ', client_id,
-                ' failed with error ', error_code) AS what
-            FROM record_failed WHERE error_code NOT IN {RETRIABLE}
+            SELECT r.run, r.node, r.incarnation, r.n, r.position, r.error_code,
+                t.run IS NOT NULL AS is_provoked,
+                concat('a record of ', r.client_id, ' failed with error ', r.error_code) AS what
+            FROM record_failed AS r
+            LEFT JOIN transactional AS t ON t.run = r.run AND t.client_id = r.client_id
+                AND t.began < r.position
+            WHERE r.error_code NOT IN {RETRIABLE}
             UNION ALL
-            SELECT run, node, incarnation, n, position, concat('a transaction of ', client_id,
-                ' failed with error ', error_code) AS what
-            FROM transaction_erred WHERE error_code NOT IN {RETRIABLE}
+            SELECT e.run, e.node, e.incarnation, e.n, e.position, e.error_code,
+                e.error_code IN {ABORTED}
+                    OR (e.error_code IN {OF_MEMBERS} AND c.run IS NOT NULL) AS is_provoked,
+                concat('a transaction of ', e.client_id, ' failed with error ', e.error_code)
+                    AS what
+            FROM transaction_erred AS e
+            LEFT JOIN committing AS c ON c.run = e.run AND c.client_id = e.client_id
+                AND c.began < e.position
+            WHERE e.error_code NOT IN {RETRIABLE}
+        ), declared AS (
+            SELECT DISTINCT t.run, t.position FROM reported AS t
+            JOIN client_errors_checked AS c ON c.run = t.run AND c.position < t.position
+            WHERE concat(',', c.provoked_errors, ',') LIKE concat('%,', t.error_code, ',%')
         )
         SELECT
             t.run,
@@ -149,6 +229,11 @@ INVARIANT = Invariant(
             concat(t.what, ', which no retry heals') AS message,
             t.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM reported AS t JOIN since AS s ON s.run = t.run AND s.began < t.position
+        FROM reported AS t
+        JOIN since AS s ON s.run = t.run AND s.began < t.position
+        LEFT JOIN strict AS o ON o.run = t.run AND o.began < t.position
+        LEFT JOIN replaced AS f ON f.run = t.run AND f.began < t.position
+        LEFT JOIN declared AS d ON d.run = t.run AND d.position = t.position
+        WHERE f.run IS NULL AND d.run IS NULL AND (o.run IS NOT NULL OR NOT t.is_provoked)
     """,
 )

@@ -11,7 +11,7 @@ from kraftsim.cluster.administration import TopicFailed
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.simulation import SimulatedCluster, SimulatedEnvironment
-from kraftsim.events.runs import RunEnded, RunStarted
+from kraftsim.events.runs import ClientErrorsChecked, RunEnded, RunStarted
 from kraftsim.invariants.invariant import Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
 from kraftsim.lab.explore.conclude import Ending, conclude
@@ -56,6 +56,15 @@ class VirtualRun:
                 seed=self.request.seed,
             )
         )
+        if not self.request.scenario.reference:
+            self.simulation.log("harness", 1).emit(
+                ClientErrorsChecked(
+                    scenario=self.request.scenario.name,
+                    provoked_errors=",".join(
+                        str(code) for code in self.request.scenario.provoked_errors
+                    ),
+                )
+            )
         self.cluster.start()
         return _run(self.request, self.simulation, self.stage, limit_seconds)
 

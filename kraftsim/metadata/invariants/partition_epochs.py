@@ -28,8 +28,10 @@ class _State(NamedTuple):
 
 
 class EpochsHaveCause:
-    """Compares each change of a partition with the one before; a change that another controller
-    reports again is ignored.
+    """Compares each change of a partition with the one right before, by the partition epoch.
+
+    A change that another controller reports again is ignored. In ZooKeeper mode leaders change the
+    ISR on their own, and no controller reports that.
     """
 
     def __init__(self) -> None:
@@ -53,7 +55,7 @@ class EpochsHaveCause:
         if before is not None and state.partition_epoch <= before.partition_epoch:
             return None
         self._states[where] = state
-        if is_new or before is None:
+        if is_new or before is None or state.partition_epoch != before.partition_epoch + 1:
             return None
         self._findings.examined += 1
         step = state.leader_epoch - before.leader_epoch
@@ -102,6 +104,8 @@ _CHANGES = """
             lag(isr) OVER (PARTITION BY run, topic_id, partition ORDER BY position) AS isr_before,
             lag(replicas) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
                 AS replicas_before,
+            lag(partition_epoch) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
+                AS change_before,
             lag(position) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
                 AS position_before
         FROM ranked WHERE latest IS NULL OR partition_epoch > latest
@@ -116,8 +120,8 @@ INVARIANT = Invariant(
     watches=(PartitionCreated, PartitionChanged),
     check=EpochsHaveCause,
     examined=f"""
-        WITH {_CHANGES} SELECT run, count(*) FROM step WHERE position_before IS NOT NULL
-        GROUP BY run
+        WITH {_CHANGES} SELECT run, count(*) FROM step
+        WHERE partition_epoch = change_before + 1 GROUP BY run
     """,
     violations=f"""
         WITH {_CHANGES}
@@ -131,7 +135,7 @@ INVARIANT = Invariant(
             position_before AS first_witness,
             position AS second_witness
         FROM step
-        WHERE position_before IS NOT NULL AND leader_epoch <> epoch_before
+        WHERE partition_epoch = change_before + 1 AND leader_epoch <> epoch_before
             AND (leader_epoch <> epoch_before + 1 OR (leader = leader_before
                 AND replicas = replicas_before AND (isr = isr_before
                     OR length(isr) - length(replace(isr, ',', ''))
