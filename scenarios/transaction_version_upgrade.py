@@ -30,7 +30,7 @@ from kraftsim.lab.workloads.transform_app import (
     Variant,
 )
 from kraftsim.lab.workloads.worn_ids import wear_some_out
-from kraftsim.lab.workloads.transaction_faults import WORK_SECONDS, faults
+from kraftsim.lab.workloads.transaction_faults import WORK_SECONDS, draw_transaction_faults
 
 FEATURE = "transaction.version"
 EXPLICIT, BUMPING = 1, 2
@@ -93,7 +93,7 @@ SCENARIO = Scenario(
         *(name for name in TRANSACTIONS_MUST_EXERCISE if name not in MUST_EXERCISE),
     ),
     run=run,
-    faults=faults,
+    faults=draw_transaction_faults,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
     controllers_drawn=(1, 3),
     fault_space=cluster_fault_space(

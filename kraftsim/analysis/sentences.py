@@ -118,6 +118,9 @@ _TEMPLATES: Final = {
     "MetadataAppended": "{node} appended {first_offset~last_offset~offset} of the metadata "
     "log in epoch {leader_epoch}: {record_kinds}",
     "MetadataApplied": "{node} applied the metadata log up to offset {next_offset}",
+    "MetadataChangeAnswered": "client {client_id} got the answer {error_code} for topic {topic}",
+    "MetadataChangeSent": "client {client_id} sent a change of topic {topic}: {config_name} "
+    "{config_value}",
     "MetadataCommitted": "{node} has the metadata log committed up to offset {high_watermark}, in "
     "epoch {leader_epoch}",
     "MetadataCopyForgotten": "{node} forgot its copy of the metadata",

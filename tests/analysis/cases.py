@@ -36,7 +36,7 @@ from tests.analysis.member_cases import MEMBER_ROWS
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
 from tests.analysis.missing_first_batch_cases import OVERTAKEN_ROWS
-from tests.analysis.owner_cases import OWNER_ROWS
+from tests.analysis.owner_cases import ADMIN_ROWS, OWNER_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
@@ -698,6 +698,6 @@ CASES = [
     *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
     *(
         Case(*row)
-        for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *WASTE_ROWS)
+        for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *ADMIN_ROWS, *WASTE_ROWS)
     ),
 ]

@@ -5,6 +5,7 @@ found: rows for the table in `cases.py`.
 from collections.abc import Callable
 from random import Random
 
+from kraftsim.clients.events_admin import MetadataChangeAnswered, MetadataChangeSent
 from kraftsim.clients.events_history import BranchRead, HistoryAnomalyFound, HistoryChecked
 from kraftsim.clients.events_transactions import (
     InitProducerIdSent,
@@ -12,6 +13,7 @@ from kraftsim.clients.events_transactions import (
     TransactionErred,
 )
 from kraftsim.events.event import Event
+from kraftsim.metadata.events import ConfigChanged, TopicCreated
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.transactions.events import TransactionAbortForced, TransactionsLoaded
 from tests.analysis.history import History, Row
@@ -167,3 +169,83 @@ def add_owner_events(history: History, random: Random, slip: Callable[[], bool])
         history.emit("h", found())
     for transfer in range(random.randrange(4)):
         history.emit("h", branch(random.choice((490, 510)) if slip() else 500, transfer))
+
+
+# Changes of metadata, and the answers to them
+# --------------------------------------------------------------------------------------------------
+
+ADMIN = "admin-answers-in-metadata-log"
+EXISTS, NOT_CONTROLLER = 36, 41
+
+
+def changes(
+    request: int = 1, value: str | None = None, *, config: str = "", topic: str = "t"
+) -> Event:
+    """An administrator sends a change."""
+    return MetadataChangeSent(
+        client_id="a", request=request, topic=topic, config_name=config, config_value=value
+    )
+
+
+def gets(request: int = 1, error_code: int = 0, *, topic: str = "t") -> Event:
+    """It gets an answer."""
+    return MetadataChangeAnswered(
+        client_id="a", request=request, topic=topic, error_code=error_code
+    )
+
+
+def logged(value: str | None = None, *, config: str = "", topic: str = "t") -> Event:
+    """The metadata log has a topic, or a configuration of it."""
+    if not config:
+        return TopicCreated(topic=topic, topic_id="id", partition_count=1)
+    return ConfigChanged(
+        resource_type=2, resource_name=topic, name=config, value=value, is_removed=value is None
+    )
+
+
+AGE = "retention.ms"
+ADMIN_ROWS: list[Row] = [
+    ("a topic is created before the answer", ADMIN, on("a", changes(), logged(), gets()), OK, 1),
+    ("and after it", ADMIN, on("a", changes(), gets(), logged()), VIOLATED, 1, ("a/1/t/",),
+     (("a.1.0", "a.1.1"),)),
+    ("it was there before", ADMIN, on("a", logged(), changes(), gets()), VIOLATED, 1,
+     ("a/1/t/",)),
+    ("it is created twice", ADMIN, on("a", changes(), logged(), logged(), gets()), VIOLATED, 1,
+     ("a/1/t/",)),
+    ("it exists, as the answer says", ADMIN, on("a", logged(), changes(), gets(1, EXISTS)), OK, 1),
+    ("it does not exist", ADMIN, on("a", changes(), gets(1, EXISTS)), VIOLATED, 1, ("a/1/t/",)),
+    ("a retriable error promises nothing", ADMIN, on("a", changes(), gets(1, NOT_CONTROLLER)),
+     VACUOUS, 0),
+    ("a configuration is set", ADMIN,
+     on("a", changes(1, "5", config=AGE), logged("5", config=AGE), gets()), OK, 1),
+    ("to another value", ADMIN,
+     on("a", changes(1, "5", config=AGE), logged("6", config=AGE), gets()), VIOLATED, 1,
+     (f"a/1/t/{AGE}",)),
+    ("it had the value already", ADMIN,
+     on("a", logged("5", config=AGE), changes(1, "5", config=AGE), gets()), OK, 1),
+    ("it had the value, and another one since", ADMIN,
+     on("a", logged("5", config=AGE), logged("6", config=AGE), changes(1, "5", config=AGE),
+        gets()), VIOLATED, 1, (f"a/1/t/{AGE}",)),
+    ("another request sets another value meanwhile", ADMIN,
+     on("a", changes(1, "5", config=AGE), logged("5", config=AGE), logged("6", config=AGE),
+        gets()), OK, 1),
+    ("a configuration that never was is deleted", ADMIN,
+     on("a", changes(1, config=AGE), gets()), OK, 1),
+    ("a configuration is not deleted", ADMIN,
+     on("a", logged("5", config=AGE), changes(1, config=AGE), gets()), VIOLATED, 1,
+     (f"a/1/t/{AGE}",)),
+    ("of another topic", ADMIN,
+     on("a", changes(1, "5", config=AGE), logged("5", config=AGE, topic="u"), gets()), VIOLATED,
+     1, (f"a/1/t/{AGE}",)),
+]  # fmt: skip
+
+
+def add_admin_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let an administrator create topics and set configurations, which are mostly logged."""
+    for request in range(random.randrange(6)):
+        topic, config = random.choice(("t", "u")), random.choice(("", AGE))
+        value = random.choice((None, "5", "6")) if config else None
+        history.emit("a", changes(request, value, config=config, topic=topic))
+        if not slip() and random.random() < 0.9:
+            history.emit("c", logged("7" if slip() else value, config=config, topic=topic))
+        history.emit("a", gets(request, EXISTS if random.random() < 0.2 else 0, topic=topic))

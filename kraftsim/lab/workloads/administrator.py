@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
+from kraftsim.clients.events_admin import MetadataChangeAnswered, MetadataChangeSent
 from kraftsim.cluster.scenario import ClientHost
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -54,6 +55,7 @@ class Administrator:
     def __init__(self, client_host: ClientHost) -> None:
         self._client_host = client_host
         self.in_doubt: dict[str, None] = {}
+        self._request_count = 0
         identity = ClientIdentity(
             client_id=client_host.name,
             bootstrap=tuple(client_host.bootstrap),
@@ -68,9 +70,10 @@ class Administrator:
             timeout_ms=TIMEOUT_MS,
         )
         while True:
-            answer = await self._asked(request)
+            answer = await self._asked(request, topic, {"": None})
             assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
             error = error_of(answer.topics[0].error_code)
+            self._emit_answer(topic, error)
             if error is ErrorCode.TOPIC_ALREADY_EXISTS or self._is_done(error, f"create {topic}"):
                 return
             await asyncio.sleep(RETRY_SECONDS)
@@ -99,16 +102,21 @@ class Administrator:
         resource = AlterConfigsResource(
             resource_type=resource_type, resource_name=name, configs=rows
         )
+        is_topic = resource_type is ConfigResourceType.TOPIC
         while True:
             answer = await self._asked(
-                IncrementalAlterConfigsRequest(resources=[resource]), topic=name
+                IncrementalAlterConfigsRequest(resources=[resource]),
+                name,
+                changes if is_topic else {},
+                doubts=True,
             )
             assert isinstance(answer, IncrementalAlterConfigsResponse), (
                 "IncrementalAlterConfigs was asked"
             )
-            if self._is_done(
-                error_of(answer.responses[0].error_code), f"configure {name or 'all brokers'}"
-            ):
+            error = error_of(answer.responses[0].error_code)
+            if is_topic:
+                self._emit_answer(name, error)
+            if self._is_done(error, f"configure {name or 'all brokers'}"):
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -140,15 +148,43 @@ class Administrator:
         """End the client."""
         self._connections.close()
 
-    async def _asked(self, request: Message, topic: str = "") -> Message:
-        """Send a request to one broker after the other until one answers; after the first request
-        without an answer the topic is in doubt.
+    async def _asked(
+        self,
+        request: Message,
+        topic: str,
+        changes: Mapping[str, str | None],
+        *,
+        doubts: bool = False,
+    ) -> Message:
+        """Send a request to one broker after the other until one answers; with `doubts` the topic
+        is in doubt after the first request without an answer.
         """
         while True:
+            self._request_count += 1
+            for name, value in changes.items():
+                self._client_host.emit(
+                    MetadataChangeSent(
+                        client_id=self._client_host.name,
+                        request=self._request_count,
+                        topic=topic,
+                        config_name=name,
+                        config_value=value,
+                    )
+                )
             try:
-                return await self._client_host.run(self._answer(request, topic))
+                return await self._client_host.run(self._answer(request, topic if doubts else ""))
             except OSError:
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _emit_answer(self, topic: str, error: ErrorCode) -> None:
+        self._client_host.emit(
+            MetadataChangeAnswered(
+                client_id=self._client_host.name,
+                request=self._request_count,
+                topic=topic,
+                error_code=int(error),
+            )
+        )
 
     async def _answer(self, request: Message, topic: str) -> Message:
         connection = await self._connections.to_any()

@@ -15,6 +15,7 @@ from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.clients.rules_history import HistoryRecorder, ListRead, Operation, Outcome
 from kraftsim.clients.rules_history_anomalies import FORBIDDEN, Anomaly
 from kraftsim.clients.rules_history_check import anomalies_of
+from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.cluster.scenario import ReaderDriver, ScenarioEnvironment
 from kraftsim.lab.workloads.orders import (
     BACKOFF_SECONDS,
@@ -112,6 +113,35 @@ class ListAppendWorkload:
             await stage.sleep(4 * stage.workload("pause_ms") / 1000)
         await reader.close()
 
+    async def tail(self, stage: ScenarioEnvironment, *, until: Callable[[], bool]) -> None:
+        """Consume all partitions as they grow: fetches wait at the end of a log, unlike those of
+        `read`. After each poll the lists are what the consumer has returned so far.
+        """
+        name = "list-tailer"
+        client_host = stage.client_host(name)
+        consumer = client_host.group_consumer(
+            name, MemberSettings(group_id="list-tailers", topics=(TOPIC,))
+        )
+        seen: dict[int, dict[int, str]] = {}
+
+        async def work() -> None:
+            await consumer.start()
+            while not until():
+                operation = self.recorder.begin(name)
+                changed: dict[int, None] = {}
+                for record in await consumer.poll():
+                    changed[record.partition] = None
+                    # A consumer that goes back to a committed offset returns records again.
+                    seen.setdefault(record.partition, {})[record.offset] = record.key
+                reads = [
+                    (_key(partition), tuple(key for _, key in sorted(seen[partition].items())))
+                    for partition in changed
+                ]
+                self.recorder.end(operation, Outcome.OK, reads)
+            await consumer.close()
+
+        await client_host.run(work())
+
     async def run(self, stage: ScenarioEnvironment, *, until: Callable[[], bool]) -> None:
         """Run all writers, and readers at least until then."""
         writing = [True]
@@ -125,7 +155,8 @@ class ListAppendWorkload:
         readers = (
             self.read(stage, number, until=lambda: not writing and until()) for number in numbers
         )
-        await stage.gather(write(), *readers)
+        tailer = self.tail(stage, until=lambda: not writing and until())
+        await stage.gather(write(), tailer, *readers)
 
     async def audit(self, stage: ScenarioEnvironment) -> None:
         """Wait until every transaction is decided, read all lists, and check the history."""

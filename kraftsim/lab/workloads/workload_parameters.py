@@ -12,6 +12,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "aborting": "applications that abort in the last epoch of their producer id: 0 or 1",
     "administrators": "admin clients that change metadata at the same time",
     "askers": "clients that request producer ids before the faults",
+    "appenders": "transactional producers that append values to lists",
     "attempts": "attempts of the second machine to register with the broker id of the first",
     "bounces": "rolling restarts of the application, each with the next kind of producer: 1 or 2",
     "brokers_of_kraft": "brokers that run in KRaft mode when the migration is rolled back",
@@ -38,6 +39,7 @@ MEANINGS: Final[Mapping[str, str]] = {
         "pauses of consume-transform-produce applications, long enough to lose their partitions"
     ),
     "producers": "producer ids that the steps choose from",
+    "readers": "consumers that read all partitions again and again",
     "reads_every_ms": "interval between two reads",
     "records": "records of each producer or transaction",
     "records_per_burst": "records in one burst",
