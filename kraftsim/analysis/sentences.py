@@ -42,6 +42,8 @@ _TEMPLATES: Final = {
     "ClientInitialized": f"client {{client_id}} received {_PRODUCER}",
     "ClientStarted": "client {client_id} started ({library})",
     "ClientStopped": "client {client_id} stopped: {reason}",
+    "ConfigChanged": "{node} has the configuration {name} of {resource_name}: {value} "
+    "(removed: {is_removed})",
     "ConnectionOpened": "{node} accepted a connection from {peer} on {listener}",
     "ControllerElected": "{node} became the active controller of epoch {leader_epoch}, which "
     "begins at offset {epoch_start_offset}",
@@ -80,13 +82,15 @@ _TEMPLATES: Final = {
     "offset {offset}",
     "FinalTransaction": "the final log of {broker} has the state {status} of transactional id "
     f"{{transactional_id}}, {_PRODUCER}, at offset {{offset}}",
+    "GroupsLoaded": "{node} loaded {group_count#group} of __consumer_offsets-{partition} up to "
+    "offset {next_offset}",
     "GroupsUnloaded": "{node} unloaded the groups of __consumer_offsets-{partition}",
     "HighWatermarkMoved": "{node} advanced the high watermark of the metadata log to "
     "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
-    "HistoryAnomalyFound": "the history of {workload} has {anomaly} at {key}: {witness}",
-    "HistoryChecked": "a checker read {operation_count#operation} of {workload}, model {model}",
     "HighWatermarkReported": "{node} reported the high watermark {high_watermark} of the metadata "
     "log to a follower, as leader of epoch {leader_epoch}",
+    "HistoryAnomalyFound": "the history of {workload} has {anomaly} at {key}: {witness}",
+    "HistoryChecked": "a checker read {operation_count#operation} of {workload}, model {model}",
     "InitProducerIdRefused": "{node} answered InitProducerId with {error_code}",
     "InitProducerIdSent": "client {client_id} sends InitProducerId for {transactional_id} with "
     f"{_PRODUCER}",
@@ -227,6 +231,8 @@ _TEMPLATES: Final = {
     "TransactionLoaded": "{node} loaded {transactional_id} in state {state}, "
     f"{_PRODUCER}, from offset {{record_offset}}",
     "TransactionOffsetAccepted": "client {client_id} has the offset {offset} of "
+    f"{_GROUP} in transaction {{transaction}}, {_PRODUCER}",
+    "TransactionOffsetSent": "client {client_id} sends the offset {offset} of "
     f"{_GROUP} in transaction {{transaction}}, {_PRODUCER}",
     "TransactionStateChanged": "{node} has {transactional_id} in state {state}, "
     f"{_PRODUCER}, coordinator epoch {{coordinator_epoch}}, at offset {{offset}} of "

@@ -14,7 +14,7 @@ from kraftsim.cli.options import PLACE, write_json
 if TYPE_CHECKING:
     from kraftsim.analysis.export.edn import Edn, Keyword
     from kraftsim.analysis.places import Place
-    from kraftsim.clients.rules_history import Operation
+    from kraftsim.clients.rules_history import ClientOperation
     from kraftsim.clients.rules_history_anomalies import Anomaly
 
 MODELS: Final = ("kafka", "read-committed", "snapshot-isolation", "serializable")
@@ -168,16 +168,16 @@ def _lines(source: "Place | Path") -> Iterable[str]:
     return out.getvalue().decode().splitlines()
 
 
-def operations_of(lines: Iterable[str]) -> "list[Operation]":
+def operations_of(lines: Iterable[str]) -> "list[ClientOperation]":
     """Return the operations of a history in EDN, an invocation or completion in each line.
 
     Raises ValueError that names the line.
     """
     from kraftsim.analysis.export.edn import Keyword, read_edn
-    from kraftsim.clients.rules_history import Operation, Outcome
+    from kraftsim.clients.rules_history import ClientOperation, OperationOutcome
 
-    found: list[Operation] = []
-    open_of: dict[str, Operation] = {}
+    found: list[ClientOperation] = []
+    open_of: dict[str, ClientOperation] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().lstrip("[").rstrip(",") if number == 1 else line.strip().rstrip(",")
         if not text or text == "]":
@@ -192,7 +192,7 @@ def operations_of(lines: Iterable[str]) -> "list[Operation]":
         steps = list(_steps(entry))
         if kind == "invoke":
             client = entry.get(Keyword("client"))
-            operation = Operation(
+            operation = ClientOperation(
                 name=f"T{len(found)}",
                 process=process if client is None else str(client),
                 began_at=number,
@@ -202,7 +202,7 @@ def operations_of(lines: Iterable[str]) -> "list[Operation]":
             open_of[process] = operation
         elif process in open_of and kind in ("ok", "fail"):
             operation = open_of.pop(process)
-            operation.outcome, operation.ended_at = Outcome(kind), number
+            operation.outcome, operation.ended_at = OperationOutcome(kind), number
             operation.is_final = entry.get(Keyword("final")) is True
             operation.reads = tuple(
                 (key, tuple(str(each) for each in values))

@@ -17,7 +17,7 @@ ListRead = tuple[str, tuple[Value, ...]]
 NOT_ENDED: Final = -1
 
 
-class Outcome(StrEnum):
+class OperationOutcome(StrEnum):
     """How an operation ended, as its client knows it."""
 
     OK = "ok"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Operation:
+class ClientOperation:
     """One transaction or one read.
 
     `began_at` and `ended_at` are places in the order of the history's invocations and completions;
@@ -40,7 +40,7 @@ class Operation:
     process: str
     began_at: int
     ended_at: int = NOT_ENDED
-    outcome: Outcome = Outcome.INFO
+    outcome: OperationOutcome = OperationOutcome.INFO
     appends: Sequence[tuple[str, Value]] = ()
     reads: Sequence[ListRead] = ()
     is_final: bool = False
@@ -55,12 +55,12 @@ class HistoryRecorder:
     """
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[ClientOperation] = []
         self._count = 0
 
-    def begin(self, process: str, *, is_final: bool = False) -> Operation:
+    def begin(self, process: str, *, is_final: bool = False) -> ClientOperation:
         """Begin an operation."""
-        operation = Operation(
+        operation = ClientOperation(
             name=f"T{len(self.operations)}",
             process=process,
             began_at=self._next(),
@@ -71,13 +71,16 @@ class HistoryRecorder:
         return operation
 
     def end(
-        self, operation: Operation, outcome: Outcome, reads: Iterable[ListRead] | None = None
+        self,
+        operation: ClientOperation,
+        outcome: OperationOutcome,
+        reads: Iterable[ListRead] | None = None,
     ) -> None:
         """End an operation; one whose outcome is unknown stays open."""
         operation.outcome = outcome
         if reads is not None:
             operation.reads = tuple(reads)
-        if outcome is not Outcome.INFO:
+        if outcome is not OperationOutcome.INFO:
             operation.ended_at = self._next()
 
     def _next(self) -> int:

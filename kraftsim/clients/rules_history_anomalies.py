@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kraftsim.clients.rules_history import Operation
+from kraftsim.clients.rules_history import ClientOperation
 from kraftsim.clients.rules_history_graph import Edge
 
 
@@ -68,7 +68,7 @@ class Anomaly:
     witness: tuple[str, ...]
 
 
-def said(operation: Operation) -> str:
+def said(operation: ClientOperation) -> str:
     """Return how a witness names an operation."""
     return f"{operation.name} of {operation.process}"
 

@@ -18,7 +18,7 @@ RECORDS = 2
 """Records of one transfer: one for each account."""
 
 
-class Entry(NamedTuple):
+class BankEntry(NamedTuple):
     """One record: a transfer's effect on one account; `amount` is negative where it was paid."""
 
     branch: int
@@ -33,10 +33,10 @@ class Entry(NamedTuple):
         return ".".join(str(each) for each in self)
 
 
-def entry_of(key: str) -> Entry:
+def entry_of(key: str) -> BankEntry:
     """Return the entry of a record's key. Raises ValueError."""
     branch, number, account, amount, balance = (int(part) for part in key.split("."))
-    return Entry(branch, number, account, amount, balance)
+    return BankEntry(branch, number, account, amount, balance)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ def opening(accounts: int, balance: int) -> Branch:
     return Branch(number=0, balances=dict.fromkeys(range(accounts), balance))
 
 
-def consistent_read(branch: int, start: Branch, entries: Sequence[Entry]) -> Branch:
+def consistent_read(branch: int, start: Branch, entries: Sequence[BankEntry]) -> Branch:
     """Return the state of a branch after the longest run of transfers that are there completely, by
     the balances that their records have.
     """
@@ -70,7 +70,7 @@ def consistent_read(branch: int, start: Branch, entries: Sequence[Entry]) -> Bra
 
 
 def bank_anomalies(
-    reader: str, branches: int, start: Branch, entries: Sequence[Entry]
+    reader: str, branches: int, start: Branch, entries: Sequence[BankEntry]
 ) -> list[Anomaly]:
     """Return what is wrong in the records of one read of all partitions."""
     return [
@@ -81,7 +81,7 @@ def bank_anomalies(
 
 
 def missing_transfers(
-    reader: str, made: Mapping[int, int], start: Branch, entries: Sequence[Entry]
+    reader: str, made: Mapping[int, int], start: Branch, entries: Sequence[BankEntry]
 ) -> list[Anomaly]:
     """Return the branches of which a read after all work was done lacks transfers; `made` is how
     many there are, by branch.
@@ -101,8 +101,8 @@ def missing_transfers(
     ]
 
 
-def _transfers(branch: int, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
-    found: dict[int, list[Entry]] = {}
+def _transfers(branch: int, entries: Sequence[BankEntry]) -> dict[int, list[BankEntry]]:
+    found: dict[int, list[BankEntry]] = {}
     for entry in entries:
         if entry.branch == branch:
             found.setdefault(entry.number, []).append(entry)
@@ -110,7 +110,7 @@ def _transfers(branch: int, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
 
 
 def _of_branch(
-    reader: str, branch: int, start: Branch, transfers: Mapping[int, Sequence[Entry]]
+    reader: str, branch: int, start: Branch, transfers: Mapping[int, Sequence[BankEntry]]
 ) -> Iterator[Anomaly]:
     balances = dict(start.balances)
     for number in sorted(transfers):

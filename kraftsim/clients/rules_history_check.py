@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from kraftsim.clients.rules_history import Operation, Outcome, Value
+from kraftsim.clients.rules_history import ClientOperation, OperationOutcome, Value
 from kraftsim.clients.rules_history_anomalies import Anomaly, AnomalyKind, said, steps
 from kraftsim.clients.rules_history_graph import Edge, Graph
 from kraftsim.clients.rules_history_time import OrderOfTime
@@ -39,12 +39,12 @@ class _List:
     """What is known of one list: its values in order, from the longest read of it."""
 
     values: tuple[Value, ...] = ()
-    reader: Operation | None = None
+    reader: ClientOperation | None = None
     places: dict[Value, int] = field(default_factory=dict)
     """Value -> its first place from 0."""
 
 
-def anomalies_of(operations: Sequence[Operation]) -> list[Anomaly]:
+def anomalies_of(operations: Sequence[ClientOperation]) -> list[Anomaly]:
     """Return every anomaly of a history, of each cycle one; `FORBIDDEN` says which are violations.
 
     Raises ValueError if two operations append one value to one list: nothing can be said then.
@@ -53,9 +53,9 @@ def anomalies_of(operations: Sequence[Operation]) -> list[Anomaly]:
 
 
 class _Checker:
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Sequence[ClientOperation]) -> None:
         self._operations = operations
-        self._writers: dict[str, dict[Value, Operation]] = {}
+        self._writers: dict[str, dict[Value, ClientOperation]] = {}
         for operation in operations:
             for key, value in operation.appends:
                 writers = self._writers.setdefault(key, {})
@@ -63,7 +63,7 @@ class _Checker:
                     raise ValueError(f"{value} is appended to {key} more than once")
                 writers[value] = operation
         self._lists = self._longest()
-        self._agreeing: list[tuple[Operation, str, int]] = []
+        self._agreeing: list[tuple[ClientOperation, str, int]] = []
         """Reads that agree with the order of their list: operation, list, number of values."""
 
     def anomalies(self) -> Iterator[Anomaly]:
@@ -88,8 +88,8 @@ class _Checker:
                 known.places.setdefault(value, place)
         return lists
 
-    def _ok(self) -> Iterator[Operation]:
-        return (each for each in self._operations if each.outcome is Outcome.OK)
+    def _ok(self) -> Iterator[ClientOperation]:
+        return (each for each in self._operations if each.outcome is OperationOutcome.OK)
 
     # Lists and single reads
     # ----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class _Checker:
                 for value in values:
                     writer = writers.get(value)
                     if (key, value) in blamed or (
-                        writer is not None and writer.outcome is not Outcome.FAIL
+                        writer is not None and writer.outcome is not OperationOutcome.FAIL
                     ):
                         continue
                     blamed[key, value] = None
@@ -138,7 +138,7 @@ class _Checker:
         yield from self._intermediate()
 
     def _disagreeing(
-        self, operation: Operation, key: str, values: tuple[Value, ...], known: _List
+        self, operation: ClientOperation, key: str, values: tuple[Value, ...], known: _List
     ) -> Anomaly:
         assert known.reader is not None, "a list is known from a read"
         place = next(
@@ -171,16 +171,16 @@ class _Checker:
                     (f"{said(operation)} read a part of what {said(writer)} appended to {key}",),
                 )
 
-    def _halves(self, key: str) -> dict[int, Operation]:
+    def _halves(self, key: str) -> dict[int, ClientOperation]:
         """Return the lengths of prefixes that end between two values of one operation, with the
         operation.
         """
         known, writers = self._lists[key], self._writers.get(key, {})
-        last: dict[Operation, int] = {}
+        last: dict[ClientOperation, int] = {}
         for place, value in enumerate(known.values):
             if value in writers:
                 last[writers[value]] = place
-        halves: dict[int, Operation] = {}
+        halves: dict[int, ClientOperation] = {}
         open_until, owner = -1, None
         for place, value in enumerate(known.values):
             writer = writers.get(value)
@@ -204,7 +204,7 @@ class _Checker:
             later = [writers[value] for value in known.values if value in writers]
             youngest = max(later, key=lambda each: each.began_at, default=None)
             for value, writer in writers.items():
-                if writer.outcome is not Outcome.OK or value in known.places:
+                if writer.outcome is not OperationOutcome.OK or value in known.places:
                     continue
                 if known.reader.is_final and writer.ended_at < known.reader.began_at:
                     since = "after everything was done"
@@ -229,7 +229,7 @@ class _Checker:
             key for key, known in self._lists.items() if known.reader and known.reader.is_final
         }
         for operation in self._operations:
-            if operation.outcome is not Outcome.INFO:
+            if operation.outcome is not OperationOutcome.INFO:
                 continue
             appends = [each for each in operation.appends if each[0] in finals]
             found = [each for each in appends if each[1] in self._lists[each[0]].places]
@@ -247,7 +247,7 @@ class _Checker:
     # Cycles
     # ----------------------------------------------------------------------------------------------
 
-    def _visible(self) -> dict[str, list[tuple[Value, Operation | None]]]:
+    def _visible(self) -> dict[str, list[tuple[Value, ClientOperation | None]]]:
         """Return the values of each list with their writers, where these may have committed."""
         return {
             key: [(value, self._committed(key, value)) for value in known.values]
@@ -255,9 +255,9 @@ class _Checker:
             if len(known.places) == len(known.values)
         }
 
-    def _committed(self, key: str, value: Value) -> Operation | None:
+    def _committed(self, key: str, value: Value) -> ClientOperation | None:
         writer = self._writers.get(key, {}).get(value)
-        return None if writer is None or writer.outcome is Outcome.FAIL else writer
+        return None if writer is None or writer.outcome is OperationOutcome.FAIL else writer
 
     def _cycles(self) -> Iterator[Anomaly]:
         graph = Graph()

@@ -14,7 +14,7 @@ Source: KIP-98; UnifiedLog.lastStableOffset.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from kraftsim.clients.rules_history import NOT_ENDED, Operation, Outcome, Value
+from kraftsim.clients.rules_history import NOT_ENDED, ClientOperation, OperationOutcome, Value
 from kraftsim.clients.rules_history_anomalies import Anomaly, AnomalyKind, said, steps
 from kraftsim.clients.rules_history_graph import Graph
 
@@ -30,14 +30,14 @@ class OrderOfTime:
 
     def __init__(
         self,
-        operations: Sequence[Operation],
-        visible: Mapping[str, Sequence[tuple[Value, Operation | None]]],
-        reads: Sequence[tuple[Operation, str, int]],
+        operations: Sequence[ClientOperation],
+        visible: Mapping[str, Sequence[tuple[Value, ClientOperation | None]]],
+        reads: Sequence[tuple[ClientOperation, str, int]],
     ) -> None:
         self._graph = Graph()
         self._names: list[str] = []
         self._times: dict[int, int] = {}
-        self._decided: dict[Operation, int] = {}
+        self._decided: dict[ClientOperation, int] = {}
         self._add_time(operations)
         shown = {key: self._add_list(key, values) for key, values in visible.items()}
         for operation, key, count in reads:
@@ -69,7 +69,7 @@ class OrderOfTime:
     def _step(self, source: int, target: int, reason: str) -> None:
         self._graph.edge(source, target, THEN, reason)
 
-    def _add_time(self, operations: Sequence[Operation]) -> None:
+    def _add_time(self, operations: Sequence[ClientOperation]) -> None:
         moments: dict[int, str] = {}
         for operation in operations:
             moments[operation.began_at] = f"{said(operation)} begins"
@@ -80,14 +80,16 @@ class OrderOfTime:
         for one, other in pairwise(self._times.values()):
             self._step(one, other, "")
         for operation in operations:
-            if operation.appends and operation.outcome is not Outcome.FAIL:
+            if operation.appends and operation.outcome is not OperationOutcome.FAIL:
                 decided = self._node(f"{said(operation)} is decided")
                 self._decided[operation] = decided
                 self._step(self._times[operation.began_at], decided, "its client")
                 if operation.ended_at != NOT_ENDED:
                     self._step(decided, self._times[operation.ended_at], "its client")
 
-    def _add_list(self, key: str, values: Sequence[tuple[Value, Operation | None]]) -> list[int]:
+    def _add_list(
+        self, key: str, values: Sequence[tuple[Value, ClientOperation | None]]
+    ) -> list[int]:
         """Add the values of a list; return the nodes of their visibility, in order."""
         appended, shown = [], []
         for value, writer in values:

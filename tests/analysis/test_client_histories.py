@@ -11,7 +11,7 @@ from kraftsim.cli.history import operations_of
 from kraftsim.cli.main import kraftsim
 from kraftsim.clients.events import RecordRead, RecordSent
 from kraftsim.clients.events_transactions import CopyRead, TransactionBegun, TransactionEnded
-from kraftsim.clients.rules_history import NOT_ENDED, Outcome
+from kraftsim.clients.rules_history import NOT_ENDED, OperationOutcome
 from kraftsim.events.event import Event
 from tests.analysis.history import History
 
@@ -39,10 +39,10 @@ def checked(place: Path, *options: str) -> Result:
 def test_history_of_jepsen_is_read_line_by_line() -> None:
     one, two, nemesis, aborted = operations_of(JEPSEN.splitlines())
     assert (one.appends, one.reads) == ([("8", "1")], (("9", ("1",)),))
-    assert (one.began_at, one.ended_at, one.outcome) == (1, 3, Outcome.OK)
-    assert (two.ended_at, two.outcome) == (NOT_ENDED, Outcome.INFO)
+    assert (one.began_at, one.ended_at, one.outcome) == (1, 3, OperationOutcome.OK)
+    assert (two.ended_at, two.outcome) == (NOT_ENDED, OperationOutcome.INFO)
     assert not nemesis.appends
-    assert aborted.outcome is Outcome.FAIL
+    assert aborted.outcome is OperationOutcome.FAIL
 
 
 def test_history_in_one_vector_is_read_too() -> None:

@@ -7,10 +7,15 @@ from random import Random
 
 import pytest
 
-from kraftsim.clients.rules_history import HistoryRecorder, ListRead, Operation, Outcome
+from kraftsim.clients.rules_history import (
+    ClientOperation,
+    HistoryRecorder,
+    ListRead,
+    OperationOutcome,
+)
 from kraftsim.clients.rules_history_anomalies import FORBIDDEN, Anomaly, AnomalyKind
 from kraftsim.clients.rules_history_bank import (
-    Entry,
+    BankEntry,
     bank_anomalies,
     consistent_read,
     entry_of,
@@ -20,7 +25,7 @@ from kraftsim.clients.rules_history_bank import (
 from kraftsim.clients.rules_history_check import anomalies_of
 from kraftsim.clients.rules_history_graph import Graph
 
-OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
+OK, FAIL, INFO = OperationOutcome.OK, OperationOutcome.FAIL, OperationOutcome.INFO
 
 
 class Scripted:
@@ -29,18 +34,22 @@ class Scripted:
     def __init__(self) -> None:
         self.recorder = HistoryRecorder()
 
-    def begin(self, *appends: str, process: str = "w", is_final: bool = False) -> Operation:
+    def begin(self, *appends: str, process: str = "w", is_final: bool = False) -> ClientOperation:
         """Begin an operation that appends LIST:VALUE."""
         operation = self.recorder.begin(process, is_final=is_final)
         operation.appends = [_append(each) for each in appends]
         return operation
 
-    def end(self, operation: Operation, *reads: str, outcome: Outcome = OK) -> None:
+    def end(self, operation: ClientOperation, *reads: str, outcome: OperationOutcome = OK) -> None:
         """End one that has read LIST:VALUE,VALUE."""
         self.recorder.end(operation, outcome, [_read(each) for each in reads])
 
     def done(
-        self, *appends: str, reads: tuple[str, ...] = (), outcome: Outcome = OK, process: str = "w"
+        self,
+        *appends: str,
+        reads: tuple[str, ...] = (),
+        outcome: OperationOutcome = OK,
+        process: str = "w",
     ) -> None:
         """Run an operation on its own."""
         self.end(self.begin(*appends, process=process), *reads, outcome=outcome)
@@ -333,14 +342,14 @@ def test_cycle_has_as_few_expensive_edges_as_possible() -> None:
 
 START = opening(accounts=3, balance=100)
 SOUND = [
-    Entry(0, 1, 0, -10, 90),
-    Entry(0, 1, 1, 10, 110),
-    Entry(0, 2, 1, -5, 105),
-    Entry(0, 2, 2, 5, 105),
+    BankEntry(0, 1, 0, -10, 90),
+    BankEntry(0, 1, 1, 10, 110),
+    BankEntry(0, 2, 1, -5, 105),
+    BankEntry(0, 2, 2, 5, 105),
 ]
 
 
-def of_bank(entries: list[Entry]) -> list[str]:
+def of_bank(entries: list[BankEntry]) -> list[str]:
     """Return the kinds of the anomalies of one read."""
     return [str(each.kind) for each in bank_anomalies("r", 1, START, entries)]
 
@@ -364,7 +373,7 @@ def test_transfer_that_is_made_twice_is_a_lost_update() -> None:
 
 
 def test_balance_from_an_old_state_is_a_lost_update_and_changes_the_total() -> None:
-    stale = [*SOUND[:2], Entry(0, 2, 1, -5, 95), SOUND[3]]
+    stale = [*SOUND[:2], BankEntry(0, 2, 1, -5, 95), SOUND[3]]
     assert of_bank(stale) == ["lost-update", "wrong-total"]
 
 

@@ -17,8 +17,8 @@ from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.clients.reader import ReadRecord
 from kraftsim.clients.rules_history_anomalies import Anomaly
 from kraftsim.clients.rules_history_bank import (
+    BankEntry,
     Branch,
-    Entry,
     bank_anomalies,
     consistent_read,
     entry_of,
@@ -72,7 +72,7 @@ class Teller:
             balances = dict(branch.balances)
             for account, change in ((payer, -amount), (payee, amount)):
                 balances[account] += change
-                entry = Entry(number, record.offset + 1, account, change, balances[account])
+                entry = BankEntry(number, record.offset + 1, account, change, balances[account])
                 partition = (number + account) % self._bank.partitions
                 found.append(OutputRecord(partition, entry.key, b""))
             self._branches[number] = Branch(number=record.offset + 1, balances=balances)
@@ -126,7 +126,7 @@ class BankApp(TransformApp):
         payee = (payer + 1 + index // ACCOUNTS % (ACCOUNTS - 1)) % ACCOUNTS
         return f"{payer}:{payee}:{1 + index % 7}".encode()
 
-    async def entries(self, reader: ReaderDriver) -> list[Entry]:
+    async def entries(self, reader: ReaderDriver) -> list[BankEntry]:
         """Return what a reader reads of all accounts."""
         records = await reader.read_all(self.output_topic, range(self.partitions))
         return [entry_of(record.key) for record in records]
@@ -157,7 +157,7 @@ class BankApp(TransformApp):
         self._keep(missing)
         publish(stage, self.name, self.reads, tuple(self.anomalies.values()))
 
-    def _check(self, stage: ScenarioEnvironment, reader: str, entries: Sequence[Entry]) -> None:
+    def _check(self, stage: ScenarioEnvironment, reader: str, entries: Sequence[BankEntry]) -> None:
         start = opening(ACCOUNTS, BALANCE)
         self.reads += 1
         self._keep(bank_anomalies(reader, self.partitions, start, entries))

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 
 from kraftsim.clients.events_history import HistoryAnomalyFound, HistoryChecked
 from kraftsim.clients.events_transactions import CopyRead
-from kraftsim.clients.rules_history import HistoryRecorder, ListRead, Operation, Outcome
+from kraftsim.clients.rules_group_member import MemberSettings
+from kraftsim.clients.rules_history import (
+    ClientOperation,
+    HistoryRecorder,
+    ListRead,
+    OperationOutcome,
+)
 from kraftsim.clients.rules_history_anomalies import FORBIDDEN, Anomaly
 from kraftsim.clients.rules_history_check import anomalies_of
-from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.cluster.scenario import ReaderDriver, ScenarioEnvironment
 from kraftsim.lab.workloads.orders import (
     BACKOFF_SECONDS,
@@ -137,7 +142,7 @@ class ListAppendWorkload:
                     (_key(partition), tuple(key for _, key in sorted(seen[partition].items())))
                     for partition in changed
                 ]
-                self.recorder.end(operation, Outcome.OK, reads)
+                self.recorder.end(operation, OperationOutcome.OK, reads)
             await consumer.close()
 
         await client_host.run(work())
@@ -196,24 +201,28 @@ class ListAppendWorkload:
                 await stage.sleep(random.random() * stage.workload("pause_ms") / 1000)
             if random.random() < 1 / 8:
                 await client.abort()
-                self.recorder.end(operation, Outcome.FAIL)
+                self.recorder.end(operation, OperationOutcome.FAIL)
                 return
             is_commit_asked = True
             await client.commit()
-            self.recorder.end(operation, Outcome.OK, reads)
+            self.recorder.end(operation, OperationOutcome.OK, reads)
         except AbortNeeded:
             await client.abort()
-            self.recorder.end(operation, Outcome.FAIL)
+            self.recorder.end(operation, OperationOutcome.FAIL)
             await stage.sleep(BACKOFF_SECONDS)
         except ProducerFailed:
-            self.recorder.end(operation, Outcome.INFO if is_commit_asked else Outcome.FAIL)
+            self.recorder.end(
+                operation, OperationOutcome.INFO if is_commit_asked else OperationOutcome.FAIL
+            )
             raise
 
     async def _read_all(
         self, process: str, reader: ReaderDriver, *, is_final: bool = False
-    ) -> Operation:
+    ) -> ClientOperation:
         operation = self.recorder.begin(process, is_final=is_final)
-        self.recorder.end(operation, Outcome.OK, await self._lists(reader, range(self.partitions)))
+        self.recorder.end(
+            operation, OperationOutcome.OK, await self._lists(reader, range(self.partitions))
+        )
         return operation
 
     async def _lists(self, reader: ReaderDriver, partitions: Sequence[int]) -> list[ListRead]:
