@@ -30,6 +30,7 @@ Text, or nothing.
 """
 REPORTING_VERBS = (
     *(
+        "history",
         "scenario",
         "sweep",
         "replay",
