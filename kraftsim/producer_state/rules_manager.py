@@ -439,14 +439,7 @@ class ProducerStateManager:
         entry = self._entries.get(producer_id)
         if entry is None:
             return None
-        has_begun = (
-            producer_epoch == entry.producer_epoch and entry.first_transaction_offset is not None
-        )
-        if (
-            transaction_version >= BUMPS_EPOCHS
-            and has_begun
-            and producer_epoch != LAST_PRODUCER_EPOCH
-        ):
+        if transaction_version >= BUMPS_EPOCHS and self._is_marker_overtaken(entry, producer_epoch):
             return Refusal(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id}: epoch {producer_epoch} has a transaction open here",
@@ -458,6 +451,18 @@ class ProducerStateManager:
             )
             return Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
         return None
+
+    def _is_marker_overtaken(self, entry: ProducerStateEntry, producer_epoch: int) -> bool:
+        """Return whether a marker, whose epoch was bumped for it, is of an earlier transaction than
+        the open one.
+
+        A marker that is repeated finds its epoch without records, and is written again.
+        """
+        return (
+            producer_epoch == entry.producer_epoch
+            and entry.first_transaction_offset is not None
+            and producer_epoch != LAST_PRODUCER_EPOCH
+        )
 
     def apply(
         self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None

@@ -1,0 +1,52 @@
+"""All orders of the messages of one transactional producer, two partitions and their coordinator:
+completely, with one response lost or one coordinator replaced; `make every-order` has both.
+
+Source: KIP-98, KIP-360, KIP-890.
+"""
+
+import pytest
+
+from tests.core.every_order.search import Broken, Searched, search
+from tests.core.every_order.worlds import FOUND, Bounds, one_producer, parts_of
+
+
+def _searched(bounds: Bounds, *, reduces: bool, bug: str = "") -> Searched:
+    parts = parts_of("4.4", *([bug] if bug else []))
+    return search(one_producer(parts, bounds), depth=200, cpu_seconds=60, reduces=reduces)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "trouble", [{"loses": "request"}, {"loses": "produce"}, {"loses": "markers"}, {"failovers": 1}]
+)
+def test_a_transaction_ends_once_in_every_order(
+    version: int, trouble: dict[str, int | str]
+) -> None:
+    """One transaction with records in two partitions; the search is complete, and leaves out no
+    result when it leaves out orders.
+    """
+    bounds: Bounds = {"version": version, "transactions": 1, **trouble}
+    complete, reduced = (_searched(bounds, reduces=each) for each in (False, True))
+    assert complete.is_complete and reduced.is_complete
+    assert reduced.states < complete.states and reduced.moves < complete.moves
+    assert reduced.settled == complete.settled > 4
+
+
+@pytest.mark.parametrize("reduces", [False, True])
+@pytest.mark.parametrize("name", ["KAFKA-10080", "KAFKA-16352", "KAFKA-19999"])
+def test_a_historical_bug_is_found_with_and_without_all_orders(name: str, reduces: bool) -> None:
+    """The same switch as in a node, without chance."""
+    case = FOUND[name]
+    with pytest.raises(Broken, match=case.message):
+        _searched(case.bounds, reduces=reduces, bug=name)
+
+
+@pytest.mark.parametrize("name", ["KAFKA-17754", "KAFKA-20090"])
+def test_a_historical_bug_of_two_transactions_is_found(name: str) -> None:
+    """A late EndTxn needs a second transaction that it ends."""
+    case = FOUND[name]
+    bounds: Bounds = {**case.bounds, "partitions": 1}
+    with pytest.raises(Broken, match=case.message):
+        _searched(bounds, reduces=True, bug=name)
+    found = _searched(bounds, reduces=True)
+    assert found.is_complete
