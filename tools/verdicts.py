@@ -65,7 +65,10 @@ def rounds(out: Path, count: int) -> Iterator[list[CampaignJob]]:
             ),
             *(
                 CampaignJob(
-                    name=each.scenario, seed=seed, terms=Terms(bugs=(each.name,)), out=place
+                    name=each.scenario,
+                    seed=seed,
+                    terms=Terms(bugs=(each.name,), release=each.release),
+                    out=place,
                 )
                 for seed in range(FIRST_SEED + 2 * number, FIRST_SEED + 2 * number + 2)
                 for each in bugs()

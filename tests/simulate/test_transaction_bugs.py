@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.groups.rules_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from kraftsim.lab.bugs.bug import bug
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.transactions import rules_state
 from kraftsim.transactions.rules_state import (
@@ -43,6 +44,9 @@ FINDINGS = [
         1,
         "timed-out-producers-fenced-by-epoch",
     ),
+    ("KAFKA-19446", "late_copy_of_transaction_end", 1, "transactions-atomic"),
+    ("KAFKA-19999", "coordinator_failover_every_state", 1, "recovers-after-heal"),
+    ("KAFKA-20090", "exhausted_producer_epochs", 1, "no-hanging-transactions"),
 ]
 
 
@@ -53,13 +57,14 @@ def test_injected_bug_is_found(name: str, scenario: str, seed: int, invariant: s
 
 
 @pytest.mark.parametrize(
-    "scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS})
+    "scenario, seed, release",
+    sorted({(scenario, seed, bug(name).release) for name, scenario, seed, _ in FINDINGS}),
 )
-def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int) -> None:
+def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int, release: str) -> None:
     """With KAFKA-17754 the clean run is of transaction.version 2: the same requests arrive late,
     and end nothing.
     """
-    is_clean(scenario, seed)
+    is_clean(scenario, seed, release)
 
 
 def test_transaction_version_2_fixes_a_late_end_txn() -> None:

@@ -37,7 +37,8 @@ def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
     spent = 0.0
     first = 1 + repetition * RANGE
     for number, seed in enumerate(range(first, first + limit), 1):
-        done = run_job_safely(CampaignJob(name=scenario_name, seed=seed, terms=Terms(bugs=(name,))))
+        terms = Terms(bugs=(name,), release=bug(name).release)
+        done = run_job_safely(CampaignJob(name=scenario_name, seed=seed, terms=terms))
         spent += done.cpu_seconds
         if wanted & set(done.result.invariants_violated):
             drawn = scenario(scenario_name).faults(stream(seed, "harness", 1, "faults"), Mode.SIM)

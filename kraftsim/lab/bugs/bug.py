@@ -19,6 +19,8 @@ class Bug:
     that in the docstring of the file.
 
     `scenario` is the scenario that finds it soonest: reference/bugs.md lists how soon.
+
+    `release` is that of the nodes there: '' is the scenario's own.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Bug:
     scenario: str
     caught_by: tuple[str, ...]
     about: str = ""
+    release: str = ""
 
     def into(self, parts: Parts) -> Parts:
         """Return the parts of a node that has this bug."""

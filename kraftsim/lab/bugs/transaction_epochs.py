@@ -32,8 +32,8 @@ KAFKA_19446 = Bug(
         """,
     fixed_in=("4.2.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=TakesEqualEpochs),
-    scenario="delayed_transaction_markers",
-    caught_by=("transactions-atomic", "markers-match-coordinator-decisions"),
+    scenario="late_copy_of_transaction_end",
+    caught_by=("transactions-atomic", "read-committed-isolation"),
 )
 
 
@@ -60,7 +60,8 @@ KAFKA_19999 = Bug(
         """,
     fixed_in=("4.2.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=RefusesRepeatedMarkers),
-    scenario="delayed_transaction_markers",
+    scenario="coordinator_failover_every_state",
+    release="4.4",
     caught_by=("recovers-after-heal", "no-hanging-transactions"),
 )
 
