@@ -401,6 +401,14 @@ class TransactionRules:
             transaction_version=asked.transaction_version,
         )
 
+    def identity_after(self, facts: TransactionFacts) -> Expected:
+        """Return the producer id and epoch to continue with after the end of a transaction: a new
+        id if the epochs are exhausted (KAFKA-18660).
+        """
+        if facts.next_producer_id != NO_PRODUCER_ID:
+            return facts.next_producer_id, 0
+        return facts.producer_id, facts.producer_epoch
+
     # Forced aborts
     # ----------------------------------------------------------------------------------------------
 

@@ -46,7 +46,6 @@ from kraftsim.transactions.transaction_partitions import (
 from kraftsim.world.interface import World, YieldPoint
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.records.batches import NO_PRODUCER_ID
 from protocol.records.record import Compression
 
 
@@ -323,7 +322,7 @@ class TransactionCoordinator:
             if error is not ErrorCode.NONE:
                 on_end(Refusal(error))
                 return
-            on_end(identity_after(facts))
+            on_end(TransactionalIdentity(*self.rules.identity_after(facts)))
             self._send_markers(led, entry)
 
         led.store(entry, facts, on_stored)
@@ -501,15 +500,6 @@ def is_first_of_its_id(before: TransactionFacts, given: TransactionFacts) -> boo
         given.producer_id,
         0,
     )
-
-
-def identity_after(facts: TransactionFacts) -> TransactionalIdentity:
-    """Return the producer id and epoch to continue with after EndTxn: a new id if the epochs are
-    exhausted (KAFKA-18660).
-    """
-    if facts.next_producer_id != NO_PRODUCER_ID:
-        return TransactionalIdentity(facts.next_producer_id, 0)
-    return TransactionalIdentity(facts.producer_id, facts.producer_epoch)
 
 
 def _error_of(refusal: Refusal) -> ErrorCode:

@@ -84,7 +84,6 @@ from kraftsim.transactions.rules_state import (
     read_facts,
     value_version,
 )
-from kraftsim.transactions.transaction_coordinator import identity_after
 from kraftsim.transactions.verification import produce_refusal
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.transactions import TransactionLogValue
@@ -552,10 +551,7 @@ class TransactionExchange:
                     ErrorCode.NONE, ProducerIdentity(facts.producer_id, facts.producer_epoch)
                 )
             case "decided":
-                then = identity_after(facts)
-                self._answer(
-                    ErrorCode.NONE, ProducerIdentity(then.producer_id, then.producer_epoch)
-                )
+                self._answer(ErrorCode.NONE, ProducerIdentity(*self._rules.identity_after(facts)))
                 self._prepared()
             case "forced":
                 self._prepared()
