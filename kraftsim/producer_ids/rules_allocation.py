@@ -81,15 +81,20 @@ def following_block(block: ProducerIdBlock) -> ProducerIdBlock:
 
 
 def received_block(
-    error_code: int, first_producer_id: int, size: int, current: ProducerIdBlock
+    error_code: int,
+    first_producer_id: int,
+    size: int,
+    current: ProducerIdBlock,
+    *,
+    may_overlap: bool = True,
 ) -> ProducerIdBlock | Refusal:
     """Return the received block, or the error.
 
-    (Up to 3.9 it may start *at* the last id of the current one.)
+    `may_overlap`: it may start *at* the last id of the current one (up to 4.2, KAFKA-20031).
     """
     if error_code != ErrorCode.NONE:
         return Refusal(_known_error(error_code), "error response of the controller")
-    if first_producer_id < current.last_producer_id:
+    if first_producer_id < current.last_producer_id + (not may_overlap):
         why = (
             f"block at {first_producer_id} starts before {current.last_producer_id}, the last id "
             "of the current one"

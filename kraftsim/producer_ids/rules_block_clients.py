@@ -306,6 +306,10 @@ class PrefetchingBlockClient:
     `broker_epoch()` is the current epoch of this broker's registration (-1 before it has one).
     """
 
+    may_overlap = True
+    """Whether a block may start at the last id of the current one, which is then handed out twice.
+    """
+
     def __init__(self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None]) -> None:
         self._broker_epoch = broker_epoch
         self._emit = emit
@@ -344,7 +348,9 @@ class PrefetchingBlockClient:
 
         Does not send a new request.
         """
-        match answer := received_block(error_code, first_producer_id, size, self._current):
+        match answer := received_block(
+            error_code, first_producer_id, size, self._current, may_overlap=self.may_overlap
+        ):
             case Refusal():
                 self._emit(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
                 self._backoff_until_ms = now_ms + RETRY_BACKOFF_MS
@@ -405,6 +411,12 @@ class PrefetchingBlockClient:
         broker_epoch = self._broker_epoch()
         self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
         return [SendAllocate(broker_epoch)]
+
+
+class DisjointBlockClient(PrefetchingBlockClient):
+    """The client of 4.3 and later: a block begins behind the current one (KAFKA-20031)."""
+
+    may_overlap = False
 
 
 # --------------------------------------------------------------------------------------------------

@@ -142,6 +142,15 @@ NEW_ID_AFTER_LAST_TIMEOUT = Trait(
 epoch, with which no transaction can end).
 """
 
+DISJOINT_PRODUCER_ID_BLOCKS = Trait(
+    name="disjoint-producer-id-blocks",
+    since_release="4.3",
+    why="KAFKA-20031; seen in the classes of 4.0.0, 4.1.2, 4.2.0, 4.2.2, 4.3.1 and 4.4.0",
+)
+"""A broker refuses a block of producer ids that starts at the last id of its current one (before:
+it takes it, and hands out that id twice).
+"""
+
 PATIENT_TRANSACTIONS = Trait(name="patient-transactions", since_release="4.0", why="KAFKA-18575")
 """AddPartitionsToTxn during a pending completion returns CONCURRENT_TRANSACTIONS for any producer
 epoch (before: another epoch is fenced).

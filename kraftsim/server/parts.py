@@ -38,6 +38,7 @@ from kraftsim.producer_ids.rules_allocation import (
     ResizableProducerIdControl,
 )
 from kraftsim.producer_ids.rules_block_clients import (
+    DisjointBlockClient,
     EagerBlockClient,
     OnDemandBlockClient,
     PrefetchingBlockClient,
@@ -70,6 +71,7 @@ from kraftsim.releases.traits import (
     CLIENT_METRICS,
     CONSUMER_GROUPS,
     DELAYED_ASSIGNMENTS,
+    DISJOINT_PRODUCER_ID_BLOCKS,
     ENDPOINTS_FOR_CONSUMERS,
     EXPLAINED_UNREGISTRATION,
     FORGETS_BEGINNINGS,
@@ -215,7 +217,9 @@ class Parts:
         surfaces_timeouts = not release.has(RETRIABLE_BLOCK_TIMEOUT)
         return cls(
             release=release,
-            producer_id_source=prefetching_source
+            producer_id_source=disjoint_source
+            if release.has(DISJOINT_PRODUCER_ID_BLOCKS)
+            else prefetching_source
             if prefetches
             else surfacing_source
             if surfaces_timeouts
@@ -455,10 +459,17 @@ ID_CONTROLS: Final[Mapping[str, type[ResizableProducerIdControl]]] = {
 }
 
 
+def disjoint_source(
+    *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
+) -> ProducerIdSource:
+    """Create the source of 4.3 and later."""
+    return DisjointBlockClient(broker_epoch=broker_epoch, emit=emit)
+
+
 def prefetching_source(
     *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
 ) -> ProducerIdSource:
-    """Create the source of 3.6 and later, which never waits."""
+    """Create the source of 3.6 to 4.2, which never waits."""
     return PrefetchingBlockClient(broker_epoch=broker_epoch, emit=emit)
 
 

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
+from kraftsim.events.event import Event
+from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdBlockRefused
 from kraftsim.producer_ids.rules_allocation import (
     LAST_PRODUCER_ID,
     ProducerIdBlock,
@@ -24,6 +26,8 @@ from kraftsim.producer_ids.rules_block_clients import (
     WakeAt,
     ZnodeBlockClient,
 )
+from kraftsim.releases.release import release
+from kraftsim.server.parts import Parts
 from protocol.errors import ErrorCode
 from protocol.metadata.controller import ProducerIdsRecord
 from tools.claims.recording import Figures
@@ -285,3 +289,18 @@ def test_all_waiting_requests_fail_if_the_znode_cannot_be_set() -> None:
     ] * 2
     result, effects = broker.source.claim(0)
     assert isinstance(result, WaitingRequest) and effects == [SendAllocate(1)]
+
+
+@pytest.mark.parametrize("release_name, is_taken", [("4.2", True), ("4.3", False), ("4.4", False)])
+def test_block_at_the_last_id_is_refused_since_4_3(release_name: str, is_taken: bool) -> None:
+    """A response that is late or wrong would give that id to two producers (KAFKA-20031)."""
+    seen: list[Event] = []
+    source = Parts.for_release(release(release_name)).producer_id_source(
+        broker_epoch=lambda: 1, emit=seen.append, max_wait_ms=1000
+    )
+    source.claim(0)
+    source.on_response(0, 0, 10, 0)
+    for _ in range(10):
+        source.claim(0)
+    source.on_response(0, 9, 10, 0)
+    assert type(seen[-1]) is (ProducerIdBlockReceived if is_taken else ProducerIdBlockRefused)
