@@ -83,12 +83,19 @@ def _transactions() -> dict[str, Callable[[], World]]:
 
 WORLDS: dict[str, Callable[[], World]] = {
     **_transactions(),
-    "markers of two transactions": Endings,
-    "markers of two transactions that raise the epoch": lambda: Endings(version=2),
-    "allocation, clients of 3.6 and later": lambda: Allocation(spends=2, troubles=1),
-    "allocation, clients before 3.6": lambda: Allocation(waits=True, spends=2, troubles=1),
-    "election of three voters": lambda: Election(losses=1, crashes=0, time_outs=2),
-    "election of three voters with pre-votes": lambda: Election(
-        has_pre_vote=True, losses=1, crashes=0, time_outs=2
+    "markers of a transaction, with moved leaders": lambda: Endings(transactions=1, troubles=1),
+    "markers of a transaction of version 2, with moved leaders": lambda: Endings(
+        version=2, transactions=1, troubles=1
+    ),
+    "producer ids of two brokers, two controllers": lambda: Allocation(spends=3, troubles=1),
+    "producer ids of two brokers before 3.6, two controllers": lambda: Allocation(
+        waits=True, spends=3, troubles=1
+    ),
+    "election of three voters, a lost message and a power loss": lambda: Election(
+        losses=1, crashes=1, time_outs=1
+    ),
+    "election of three voters, two time-outs": lambda: Election(losses=0, crashes=0, time_outs=2),
+    "election of three voters with pre-votes, a lost message": lambda: Election(
+        has_pre_vote=True, losses=1, crashes=0, time_outs=1
     ),
 }
