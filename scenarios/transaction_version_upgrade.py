@@ -22,6 +22,7 @@ from kraftsim.lab.faults.fault_space import (
 )
 from kraftsim.lab.workloads.orders import MUST_EXERCISE as TRANSACTIONS_MUST_EXERCISE
 from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transaction_faults import WORK_SECONDS, draw_transaction_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,
     SETTINGS,
@@ -30,7 +31,6 @@ from kraftsim.lab.workloads.transform_app import (
     Variant,
 )
 from kraftsim.lab.workloads.worn_ids import wear_some_out
-from kraftsim.lab.workloads.transaction_faults import WORK_SECONDS, draw_transaction_faults
 
 FEATURE = "transaction.version"
 EXPLICIT, BUMPING = 1, 2

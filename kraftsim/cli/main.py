@@ -39,6 +39,7 @@ VERBS = {
     ),
     "scenario": "Run a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Run scenarios with many seeds and look for violated invariants.",
+    "campaign": "Search all scenarios for violated invariants within a budget.",
     "compare": "Run one workload on several designs of the idempotent producer and write a report.",
     "replay": "Repeat a run exactly, from its replay.json.",
     "shrink": "Reduce a failing run to the smallest one that still fails.",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kraftsim.lab.campaign.guided import SearchProgress
     from kraftsim.lab.campaign.sweep import SweepProgress
 
 
@@ -84,6 +85,42 @@ def campaign_progress(total: int) -> Iterator[Callable[["SweepProgress"], None]]
             print(line(progress, last - began), file=sys.stderr, flush=True)
 
     yield now_and_then
+
+
+@contextmanager
+def search_progress(cpu_seconds: float) -> Iterator[Callable[["SearchProgress"], None]]:
+    """Show how much of a budget of CPU seconds a search has spent while the block runs; the block
+    calls the yielded function with each update.
+    """
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (BarColumn(), TextColumn("{task.description}", markup=False))
+        with Progress(*columns, console=Console(stderr=True, markup=False), transient=True) as bar:
+            task = bar.add_task("", total=cpu_seconds)
+            yield lambda progress: bar.update(
+                task, completed=progress.cpu_seconds, description=search_line(progress)
+            )
+        return
+    last = time.monotonic()
+
+    def now_and_then(progress: "SearchProgress") -> None:
+        nonlocal last
+        if time.monotonic() - last >= PLAIN_SECONDS:
+            last = time.monotonic()
+            print(search_line(progress), file=sys.stderr, flush=True)
+
+    yield now_and_then
+
+
+def search_line(progress: "SearchProgress") -> str:
+    """Return what a search has spent, reached and found, in one line."""
+    return (
+        f"{progress.cpu_seconds:.0f}/{progress.budget_cpu_seconds:.0f} CPU seconds, "
+        f"{progress.runs} runs, {progress.tried}/{progress.scenarios} scenarios, "
+        f"{progress.features} features, {progress.found} findings"
+    )
 
 
 def line(progress: "SweepProgress", elapsed_seconds: float) -> str:

@@ -33,6 +33,7 @@ REPORTING_VERBS = (
         "history",
         "scenario",
         "sweep",
+        "campaign",
         "replay",
         "shrink",
         "diff",

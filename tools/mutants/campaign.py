@@ -161,7 +161,7 @@ def _side_by_side(orders: Iterator[list[str]], jobs: int) -> Iterator[tuple[list
     with ThreadPoolExecutor(jobs) as threads:
         waiting: dict[Future[bytes], list[str]] = {}
         for order in orders:
-            waiting[threads.submit(_in_a_process, order)] = order
+            waiting[threads.submit(in_a_process, order)] = order
             if len(waiting) >= jobs:
                 yield from _ended(waiting)
         while waiting:
@@ -174,7 +174,8 @@ def _ended(waiting: dict[Future[bytes], list[str]]) -> Iterator[tuple[list[str],
         yield waiting.pop(each), each.result()
 
 
-def _in_a_process(arguments: list[str]) -> bytes:
+def in_a_process(arguments: list[str]) -> bytes:
+    """Run `tools.mutants.one`, and return the last line of its output. Raises MutationRunFailed."""
     done = subprocess.run(
         [sys.executable, "-m", "tools.mutants.one", *arguments],
         capture_output=True,

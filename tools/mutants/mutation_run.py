@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
+from kraftsim.lab.campaign.cpu_limit import Endless, cpu_limit
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.run import run_scenario
-from tools.mutants.cpu_limit import Endless, cpu_limit
 from tools.mutants.mutant import Mutant
 from tools.mutants.patching import applied
 from tools.mutants.reach import scenarios_of

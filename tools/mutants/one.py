@@ -5,19 +5,32 @@ the last line, in JSON.
     python -m tools.mutants.one --scenarios NAME RUNS CPU_SECONDS
     python -m tools.mutants.one --control-tests TEST ...
     python -m tools.mutants.one --control RELEASE/SCENARIO/SEED ...
+    python -m tools.mutants.one --clean-search WAY SEED CPU_SECONDS FILE
+    python -m tools.mutants.one --search NAME WAY SEED CPU_SECONDS FILE
+    python -m tools.mutants.one --search-bug NAME WAY SEED CPU_SECONDS
 """
 
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tools.mutants.catalogue import mutant_named
+from tools.mutants.catalogue import mutant_named, mutants
 from tools.mutants.mutation_run import Finding, is_clean, run_mutant
 from tools.mutants.oracles import isolate_oracles
 from tools.mutants.results import digest_of
+from tools.mutants.search_stage import (
+    GUIDED,
+    CleanRuns,
+    SearchFinding,
+    record_clean_runs,
+    search_for_bug,
+    search_for_mutant,
+    search_terms,
+)
 from tools.mutants.unit_stage import Detected, failing_without_mutant, run_unit_stage
 
 MEMORY_BYTES = 3 << 30
@@ -56,11 +69,41 @@ def _control(*finished: str) -> list[tuple[str, str, int]]:
     ]
 
 
+def _clean_search(way: str, seed: str, cpu_seconds: str, file: str) -> tuple[str, ...]:
+    isolate_oracles()
+    return record_clean_runs(
+        search_terms(int(seed), is_guided=way == GUIDED),
+        mutants(),
+        cpu_seconds=float(cpu_seconds),
+        runs=CleanRuns(Path(file)),
+    )
+
+
+def _search(name: str, way: str, seed: str, cpu_seconds: str, file: str) -> SearchFinding:
+    isolate_oracles()
+    return search_for_mutant(
+        mutant_named(name),
+        seed=int(seed),
+        is_guided=way == GUIDED,
+        cpu_seconds=float(cpu_seconds),
+        runs=CleanRuns(Path(file)),
+    )
+
+
+def _search_bug(name: str, way: str, seed: str, cpu_seconds: str) -> SearchFinding:
+    return search_for_bug(
+        name, seed=int(seed), is_guided=way == GUIDED, cpu_seconds=float(cpu_seconds)
+    )
+
+
 VERBS: Final[Mapping[str, Callable[..., object]]] = {
     "--tests": _tests,
     "--scenarios": _scenarios,
     "--control-tests": _control_tests,
     "--control": _control,
+    "--clean-search": _clean_search,
+    "--search": _search,
+    "--search-bug": _search_bug,
 }
 
 

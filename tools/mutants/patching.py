@@ -58,7 +58,7 @@ def source_of(mutant: Mutant) -> str:
 
     Raises PatchMissed.
     """
-    _, node = _parsed(mutant)
+    _, node = parsed(mutant)
     body = node.body[1:] if ast.get_docstring(node) is not None else node.body
     return "\n".join(map(ast.unparse, body))
 
@@ -68,7 +68,7 @@ def mutated_code(mutant: Mutant) -> CodeType:
 
     Raises PatchMissed; SyntaxError if the result is invalid Python.
     """
-    source, node = _parsed(mutant)
+    source, node = parsed(mutant)
     lines = source.splitlines(keepends=True)
     before, own, behind = (
         "".join(part)
@@ -92,7 +92,7 @@ def mutated_code(mutant: Mutant) -> CodeType:
         "exec",
         dont_inherit=True,
     )
-    code = _code_named(module, mutant.function)
+    code = code_named(module, mutant.function)
     if (
         code is None
         or code.co_freevars != function.__code__.co_freevars
@@ -132,7 +132,11 @@ def _tree(module: ModuleType) -> tuple[str, ast.Module]:
     return source, ast.parse(source)
 
 
-def _parsed(mutant: Mutant) -> tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+def parsed(mutant: Mutant) -> tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the source of the module that a mutant changes, and the function in it.
+
+    Raises PatchMissed.
+    """
     source, tree = _tree(_module_of(mutant))
     body: list[ast.stmt] = tree.body
     node: ast.stmt | None = None
@@ -167,12 +171,13 @@ def _unwrapped(found: object) -> object:
             return inspect.unwrap(found) if isinstance(found, Callable) else found  # type: ignore[arg-type]
 
 
-def _code_named(code: CodeType, qualified_name: str) -> CodeType | None:
+def code_named(code: CodeType, qualified_name: str) -> CodeType | None:
+    """Return the code of a function inside the code of its module; None if it is not there."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_qualname == qualified_name:
                 return constant
-            if (found := _code_named(constant, qualified_name)) is not None:
+            if (found := code_named(constant, qualified_name)) is not None:
                 return found
     return None
 

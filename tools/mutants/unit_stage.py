@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from tools.mutants.cpu_limit import cpu_limit
+from kraftsim.lab.campaign.cpu_limit import cpu_limit
 from tools.mutants.mutant import Mutant
 from tools.mutants.patching import applied
 

@@ -7,21 +7,27 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import msgspec
 
+from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.extensions import load, loadable
 from kraftsim.lab.bugs.bug import bug
+from kraftsim.lab.campaign.coverage import Coverage, run_with_coverage
+from kraftsim.lab.campaign.cpu_limit import Endless, cpu_limit
+from kraftsim.lab.campaign.variations import Variation
 from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.blocking import unblocked
 from kraftsim.lab.explore.record import RunResult, replay_command
-from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.replay import replay_of
+from kraftsim.lab.explore.request import ANY_PORT, RunRequest
 from kraftsim.lab.explore.run import run_request
 
 # --------------------------------------------------------------------------------------------------
@@ -29,6 +35,9 @@ from kraftsim.lab.explore.run import run_request
 # result
 
 OK, VIOLATED, FAILED = "ok", "violated", "failed"
+RUN_CPU_SECONDS: Final = 120.0
+"""A run of a guided search takes one or two; a rule that is wrong may make one endless."""
+HANG: Final = "Endless"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +73,10 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms = USUAL
     out: str | None = None
     extensions: tuple[str, ...] = ()
+    variation: Variation | None = None
+    """What the run has instead of what its seed draws."""
+    number: int = 0
+    """The number of the run in a guided search, from 1; its coverage is observed. 0: in none."""
 
     @property
     def run(self) -> str:
@@ -83,8 +96,8 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
         """
         for extension in self.extensions:
             load(extension)
-        terms = self.terms
-        return RunRequest(
+        terms, variation = self.terms, self.variation
+        request = RunRequest(
             scenario=scenario(self.name),
             mode=Mode.SIM,
             seed=self.seed,
@@ -96,6 +109,26 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
             brokers=terms.brokers,
             injected=terms.injected,
         )
+        if variation is None:
+            return request
+        return replace(
+            request,
+            faults=variation.faults,
+            settings={**variation.settings, **terms.settings},
+            workload={**variation.workload, **terms.workload},
+            surroundings=variation.surroundings,
+        )
+
+    def place(self, out: Path) -> Path:
+        """Return the directory in which the run is kept: of a run of a guided search, which may be
+        another one than that of an earlier search, one that does not exist.
+        """
+        place = out / f"{self.short_name}-{self.seed}"
+        again = 1
+        while self.number and place.exists():
+            again += 1
+            place = out / f"{self.short_name}-{self.seed}.{again}"
+        return place
 
 
 def jobs_of(
@@ -130,6 +163,8 @@ class JobDone(msgspec.Struct, frozen=True, kw_only=True):
 
     result: RunResult
     cpu_seconds: float
+    coverage: Coverage | None = None
+    """Of a run of a guided search."""
 
     @property
     def is_clean(self) -> bool:
@@ -150,11 +185,18 @@ def carry_out(job: CampaignJob) -> JobDone:
     """
     began = time.process_time() + isolated.cpu_seconds()
     request = job.request()
-    result = run_request(request)
-    if job.out is not None and result.outcome != OK:
-        result = _kept(request, result, Path(job.out) / f"{job.short_name}-{job.seed}")
+    coverage = None
+    if job.number:
+        covered = run_with_coverage(request)
+        result, coverage = covered.result, covered.coverage
+        is_found = result.outcome in (VIOLATED, FAILED)
+    else:
+        result = run_request(request)
+        is_found = result.outcome != OK
+    if job.out is not None and is_found:
+        result = _kept(request, result, job.place(Path(job.out)))
     spent_seconds = time.process_time() + isolated.cpu_seconds() - began
-    return JobDone(result=result, cpu_seconds=spent_seconds)
+    return JobDone(result=result, cpu_seconds=spent_seconds, coverage=coverage)
 
 
 def run_job_safely(job: CampaignJob) -> JobDone:
@@ -164,8 +206,10 @@ def run_job_safely(job: CampaignJob) -> JobDone:
     does code that ends the process, cancels the scenario, or never returns.
     """
     try:
-        with unblocked():
+        with cpu_limit(RUN_CPU_SECONDS) if job.number else unblocked():
             return carry_out(job)
+    except Endless:
+        return broken(job, f"{HANG}: still busy after {RUN_CPU_SECONDS:g} CPU seconds")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -178,7 +222,12 @@ def run_job_safely(job: CampaignJob) -> JobDone:
 
 
 def broken(job: CampaignJob, trouble: str) -> JobDone:
-    """Return the result of a seed that ended its worker or raised an exception in the harness."""
+    """Return the result of a seed that ended its worker or raised an exception in the harness; a
+    variation is kept, because no seed repeats it.
+    """
+    request = job.request()
+    is_kept = job.out is not None and job.variation is not None
+    out = RunDirectory(job.place(Path(job.out or ""))) if is_kept else None
     result = RunResult(
         scenario=job.name,
         mode=Mode.SIM.value,
@@ -192,9 +241,12 @@ def broken(job: CampaignJob, trouble: str) -> JobDone:
         event_count=0,
         seconds=0.0,
         events_sha256=None,
-        out=None,
-        command=replay_command(job.request()),
+        out=None if out is None else str(out.root),
+        command=replay_command(request, out),
     )
+    if out is not None:
+        out.create()
+        replay_of(request, request.spec(port=ANY_PORT), result).write(out.root)
     return JobDone(result=result, cpu_seconds=0.0)
 
 

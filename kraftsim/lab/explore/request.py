@@ -12,7 +12,7 @@ from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
-from kraftsim.lab.faults.fault_space import Mix
+from kraftsim.lab.faults.fault_space import FaultSpace, Mix
 from kraftsim.lab.faults.kinds.request_faults import of_requests
 from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
 from kraftsim.lab.faults.random_request_faults import draw_request_faults
@@ -364,6 +364,11 @@ class RunRequest:
             if name in spec.node_names
         }
         return replace(spec, node_settings=there) if there else spec
+
+    @property
+    def fault_space(self) -> FaultSpace | None:
+        """The fault space of the requested numbers of nodes; None without random faults."""
+        return self._searched.fault_space
 
     @property
     def _controllers(self) -> int:

@@ -4,6 +4,7 @@ equals the recorded one.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +17,9 @@ from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.replay import Environment, Replay, environment
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.world import Observer
 
 # --------------------------------------------------------------------------------------------------
 # Runs a scenario once, in any mode, and checks it
@@ -79,8 +83,12 @@ def run_request(
     *,
     clients: tuple[str, ...] = (),
     restarts_clients: bool = False,
+    observer: "Observer | None" = None,
 ) -> RunResult:
-    """Run a request, and return the result; `clients` as for `run_scenario`."""
+    """Run a request, and return the result; `clients` as for `run_scenario`.
+
+    `observer` gets every event of a run in simulation, in this process only.
+    """
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
@@ -91,7 +99,7 @@ def run_request(
     if request.mode is Mode.SIM:
         from kraftsim.lab.explore.virtual import run_in_virtual_time
 
-        return run_in_virtual_time(request, directory)
+        return run_in_virtual_time(request, directory, observer)
     from kraftsim.lab.explore.over_sockets import run_over_sockets
 
     if directory is None:

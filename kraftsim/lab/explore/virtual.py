@@ -25,6 +25,7 @@ from kraftsim.metadata.rules_image import final_metadata_events
 from kraftsim.partitions.rules_final_log import final_log_events
 from kraftsim.server.events_connections import FrameSent
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
+from kraftsim.world.simulated.world import Observer
 
 PORT = 9092
 FINAL = "final"
@@ -104,17 +105,23 @@ def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
     )
 
 
-def run_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
-    """Run the scenario in a simulation of its own."""
+def run_in_virtual_time(
+    request: RunRequest, directory: RunDirectory | None, observer: Observer | None = None
+) -> RunResult:
+    """Run the scenario in a simulation of its own; `observer` gets every event."""
     with collected_after():
-        return _played(request, directory)
+        return _played(request, directory, observer)
 
 
-def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
+def _played(
+    request: RunRequest, directory: RunDirectory | None, observer: Observer | None
+) -> RunResult:
     spec = request.spec(port=PORT)
     oracle = Oracle(must_exercise=request.scenario.must_exercise)
     with request.simulation() as simulation:
         _watch(simulation, oracle)
+        if observer is not None:
+            simulation.observe(observer)
         run = set_up(request, simulation)
         schedule, cluster = run.schedule, run.cluster
         trouble = run.run(request.scenario.limit_seconds)

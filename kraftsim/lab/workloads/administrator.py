@@ -36,6 +36,7 @@ SET: Final = 0
 DELETE: Final = 1
 TIMEOUT_MS: Final = 10_000
 RETRY_SECONDS: Final = 0.05
+NOTHING: Mapping[str, str | None] = {}
 ALL_BROKERS: Final = ""
 """As the name of a broker: the default of all of them."""
 
@@ -151,8 +152,8 @@ class Administrator:
     async def _asked(
         self,
         request: Message,
-        topic: str,
-        changes: Mapping[str, str | None],
+        topic: str = "",
+        changes: Mapping[str, str | None] = NOTHING,
         *,
         doubts: bool = False,
     ) -> Message:

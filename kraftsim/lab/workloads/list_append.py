@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kraftsim.clients.events_history import HistoryAnomalyFound, HistoryChecked
 from kraftsim.clients.events_transactions import CopyRead
-from kraftsim.clients.rules_group_member import MemberSettings
 from kraftsim.clients.rules_history import (
     ClientOperation,
     HistoryRecorder,
@@ -21,6 +20,7 @@ from kraftsim.clients.rules_history import (
 )
 from kraftsim.clients.rules_history_anomalies import FORBIDDEN, Anomaly
 from kraftsim.clients.rules_history_check import anomalies_of
+from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.cluster.scenario import ReaderDriver, ScenarioEnvironment
 from kraftsim.lab.workloads.orders import (
     BACKOFF_SECONDS,

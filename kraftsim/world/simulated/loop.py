@@ -88,6 +88,8 @@ aiokafka's auto-commit waits for 0 s until the time is *after* its deadline.
 """
 STILL_TURNS_MAX = 200_000
 STEPS_PER_COLLECTION = 100_000
+STEPS_MAX = 100_000_000
+"""Callbacks of a whole run: a hundred times as many as the longest scenario has."""
 CANCELLED_MIN = 200
 """Cancelled timers are removed from the heap when there are this many and they are half of it."""
 
@@ -339,6 +341,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Collect garbage: only here, at fixed step counts, so that finalizers run at the same
         moment in every repetition of a run.
         """
+        if self.steps > STEPS_MAX:
+            raise SimulationLivelock(
+                f"{STEPS_MAX} callbacks until {self.now_ns / NANOSECONDS:.9f} s of virtual time"
+            )
         self._next_collection = self.steps + STEPS_PER_COLLECTION
         gc.collect(1)
         if sum(1 for entry in self._heap if entry[2]._cancelled) > max(

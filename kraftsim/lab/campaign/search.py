@@ -1,0 +1,266 @@
+"""Decides which run a guided search makes next, from what the runs so far have reached.
+
+Each decision is drawn from the seed of the search and the number of the run alone, and from what
+was learnt before it: with one job the same search makes the same runs. Costs are counted in events
+of a run, never in CPU time.
+
+- **Scenarios.** Each runs once, the order drawn. After that a part of the runs go to the scenario
+  that has had the least work, and the others are drawn by what scenarios paid: new features of
+  coverage per event, with recent runs counting more.
+- **New seed or variation.** A new seed draws everything as `kraftsim sweep` does. A variation
+  changes a run of the same scenario that reached something new. Which of the two, and which
+  operators of `variations`, is drawn by what they paid.
+- **Kinds of faults.** Faults that a variation adds are of kinds drawn by what runs reached in which
+  these were effective.
+
+A plain search, the one that guided search is measured against, runs each scenario in turn, seed by
+seed. Source: Boehme et al., Entropic (2020); Groce et al., Swarm Testing (2012).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random  # noqa: TID251  (decisions are drawn from a seed, outside of simulations)
+from typing import Final
+
+import msgspec
+
+from kraftsim.lab.campaign.coverage import Coverage, FeaturePlace
+from kraftsim.lab.campaign.variations import OPERATORS, Ground, Interesting, Variation, vary
+from kraftsim.lab.campaign.worker_pool import OK, CampaignJob, JobDone
+from kraftsim.lab.faults.fault_space import FaultSpace
+
+LEAST_SHARE: Final = 0.4
+"""The share of runs for the scenario with the least work: what pays in coverage need not be where
+the bug is.
+"""
+NEW_SEED: Final = "new seed"
+MOST_SHARE: Final = 0.75
+"""The largest share of runs with new seeds, and of variations, while a scenario can be varied."""
+FADING: Final = 0.85
+"""What a former run of a choice counts after the next one."""
+PRIOR_FEATURES, PRIOR_EVENTS = 20.0, 2000.0
+"""What a choice that was never made is taken to pay: more than any does in the long run."""
+EVENTS_MIN: Final = 200
+"""The cost of a run that ends at once."""
+FLOOR: Final = 0.1
+"""The share of the best rate that the worst choice still has as its weight."""
+CORPUS_MAX: Final = 40
+"""How many interesting runs of a scenario are kept."""
+PLACES_MAX: Final = 12
+SEEDS_PER_SEARCH: Final = 1_000_000
+STEPS: Final = (1, 1, 2, 3)
+"""How many operators make a variation."""
+
+
+@dataclass(slots=True)
+class Payoff:
+    """What a choice has paid: new features, and events spent, both fading."""
+
+    features: float = 0.0
+    events: float = 0.0
+    runs: int = 0
+
+    def add(self, features: int, events: int) -> None:
+        """Count a run."""
+        self.features = self.features * FADING + features
+        self.events = self.events * FADING + events
+        self.runs += 1
+
+    @property
+    def rate(self) -> float:
+        """New features per event, as far as known."""
+        return (self.features + PRIOR_FEATURES / (1 + self.runs)) / (
+            self.events + PRIOR_EVENTS / (1 + self.runs)
+        )
+
+
+class Learnt(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run has taught: the features that no run before it had, the places of some of them,
+    and its cost.
+    """
+
+    features: tuple[int, ...]
+    places: tuple[FeaturePlace, ...]
+    events: int
+    effective: tuple[str, ...]
+    """The kinds of faults that were effective."""
+    made_by: tuple[str, ...]
+    """Operators, or NEW_SEED."""
+    is_clean: bool
+
+
+@dataclass(kw_only=True, slots=True)
+class Line:
+    """What is known about one scenario in a search."""
+
+    fault_space: FaultSpace | None
+    workload: Mapping[str, int]
+    payoff: Payoff = field(default_factory=Payoff)
+    events: int = 0
+    seeds: int = 0
+    """How many runs had a new seed."""
+    under_way: int = 0
+    corpus: list[Interesting] = field(default_factory=list)
+
+
+class Search:
+    """Use: `next_job`, run it, `learn`; then the next one. With several jobs some runs are under
+    way at a decision, and count as having the least work.
+    """
+
+    def __init__(
+        self, jobs: Sequence[CampaignJob], *, seed: int = 1, is_guided: bool = True
+    ) -> None:
+        """`jobs` has one job for each scenario; its seed is ignored.
+
+        Raises KeyError and ValueError as `CampaignJob.request`.
+        """
+        self.features: set[int] = set()  # for membership only, never iterated
+        self.runs = 0
+        self._seed = seed
+        self._is_guided = is_guided
+        self.lines = {job.name: _line(job) for job in jobs}
+        self._jobs = {job.name: job for job in jobs}
+        self._choices = {name: Payoff() for name in (NEW_SEED, *OPERATORS)}
+        self._kinds: dict[str, Payoff] = {}
+        self._made_by: dict[int, tuple[str, ...]] = {}
+        order = list(self._jobs)
+        if is_guided:
+            Random(f"{seed}/order").shuffle(order)
+        self._first_turns = order
+
+    def next_job(self) -> CampaignJob:
+        """Return the next run."""
+        self.runs += 1
+        number = self.runs
+        random = Random(f"{self._seed}/run/{number}")
+        name = self._scenario(random, number)
+        line = self.lines[name]
+        line.under_way += 1
+        base = replace_job(self._jobs[name], number=number)
+        chosen = self._choice(random, line)
+        varied = None if chosen is None else self._variation(random, line, chosen)
+        if varied is None:
+            self._made_by[number] = (NEW_SEED,)
+            line.seeds += 1
+            return replace_job(base, seed=(self._seed - 1) * SEEDS_PER_SEARCH + line.seeds)
+        assert chosen is not None, "there are operators"
+        self._made_by[number] = chosen
+        return replace_job(base, seed=varied.seed, variation=varied.variation)
+
+    def digest(self, job: CampaignJob, done: JobDone) -> Learnt:
+        """Return what a finished run teaches, before it is learnt."""
+        coverage = done.coverage or Coverage(features=(), places=())
+        new = [
+            (feature, place)
+            for feature, place in zip(coverage.features, coverage.places, strict=True)
+            if feature not in self.features
+        ]
+        places = [place for _, place in new if place is not None]
+        step = max(1, len(places) // PLACES_MAX)
+        return Learnt(
+            features=tuple(feature for feature, _ in new),
+            places=tuple(places[::step][:PLACES_MAX]),
+            events=max(EVENTS_MIN, done.result.event_count),
+            effective=tuple(kind for kind, counts in done.result.faults.items() if counts[2]),
+            made_by=self._made_by.pop(job.number),
+            is_clean=done.result.outcome == OK,
+        )
+
+    def learn(self, job: CampaignJob, learnt: Learnt) -> None:
+        """Learn from a finished run."""
+        line = self.lines[job.name]
+        line.under_way = max(0, line.under_way - 1)
+        line.events += learnt.events
+        count = len(learnt.features)
+        self.features.update(learnt.features)
+        line.payoff.add(count, learnt.events)
+        for name in learnt.made_by:
+            self._choices[name].add(count, learnt.events)
+        for kind in learnt.effective:
+            self._kinds.setdefault(kind, Payoff()).add(count, learnt.events)
+        if self._is_guided and count and learnt.is_clean and line.fault_space is not None:
+            self._keep(job, line, learnt)
+
+    def repeat(self, job: CampaignJob, learnt: Learnt) -> None:
+        """Learn from a run of an earlier part of this search, in its order."""
+        self.runs = max(self.runs, job.number)
+        if job.variation is None:
+            self.lines[job.name].seeds += 1
+        self.learn(job, learnt)
+
+    # ---- decisions
+
+    def _scenario(self, random: Random, number: int) -> str:
+        if number <= len(self._first_turns) or not self._is_guided:
+            return self._first_turns[(number - 1) % len(self._first_turns)]
+        names = list(self.lines)
+        if random.random() < LEAST_SHARE:
+            return min(
+                names, key=lambda name: (self.lines[name].under_way, self.lines[name].events)
+            )
+        return _drawn(random, {name: self.lines[name].payoff for name in names})
+
+    def _choice(self, random: Random, line: Line) -> tuple[str, ...] | None:
+        """Return the operators of a variation; None for a new seed."""
+        if not self._is_guided or line.fault_space is None or not line.corpus:
+            return None
+        operators = {name: self._choices[name] for name in OPERATORS}
+        tried = [payoff.rate for payoff in operators.values() if payoff.runs]
+        new_seed = self._choices[NEW_SEED].rate
+        pays = sum(tried) / len(tried) if tried else new_seed
+        share = min(MOST_SHARE, max(1 - MOST_SHARE, new_seed / (new_seed + pays)))
+        if random.random() < share:
+            return None
+        return tuple(_drawn(random, operators) for _ in range(random.choice(STEPS)))
+
+    def _variation(
+        self, random: Random, line: Line, operators: tuple[str, ...]
+    ) -> Interesting | None:
+        assert line.fault_space is not None, "only such scenarios are varied"
+        weights = [entry.feature_count for entry in line.corpus]
+        parent, other = random.choices(line.corpus, weights, k=2)
+        best = max((payoff.rate for payoff in self._kinds.values()), default=1.0)
+        ground = Ground(
+            fault_space=line.fault_space,
+            workload=line.workload,
+            weights={kind: max(FLOOR, payoff.rate / best) for kind, payoff in self._kinds.items()},
+            other=other,
+        )
+        return vary(random, parent, ground, operators)
+
+    def _keep(self, job: CampaignJob, line: Line, learnt: Learnt) -> None:
+        """Keep a run to be varied, if it is among the most interesting ones of its scenario."""
+        entry = Interesting(
+            seed=job.seed,
+            variation=job.variation or _drawn_by_seed(job),
+            places=learnt.places,
+            feature_count=len(learnt.features),
+        )
+        line.corpus.append(entry)
+        if len(line.corpus) > CORPUS_MAX:
+            line.corpus.remove(min(line.corpus, key=lambda each: each.feature_count))
+
+
+def replace_job(job: CampaignJob, **changes: object) -> CampaignJob:
+    """Return a job with some fields changed."""
+    changed = msgspec.structs.replace(job, **changes)
+    assert isinstance(changed, CampaignJob), "a struct of the same type"
+    return changed
+
+
+def _line(job: CampaignJob) -> Line:
+    request = job.request()
+    return Line(fault_space=request.fault_space, workload=request.work())
+
+
+def _drawn_by_seed(job: CampaignJob) -> Variation:
+    """Return the schedule that a seed draws; its settings and speeds stay those of the seed."""
+    return Variation(faults=replace(job.request(), injected=()).schedule())
+
+
+def _drawn(random: Random, payoffs: Mapping[str, Payoff]) -> str:
+    """Draw a choice by what the choices pay."""
+    best = max(payoff.rate for payoff in payoffs.values())
+    weights = [max(FLOOR, payoff.rate / best) for payoff in payoffs.values()]
+    return random.choices(list(payoffs), weights)[0]
