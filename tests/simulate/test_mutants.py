@@ -4,27 +4,43 @@ trace, and the seeds are clean without them.
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TypedDict, get_args
 
 import pytest
 from msgspec.structs import replace
 
+from kraftsim.lab.explore.run import run_scenario
 from kraftsim.raft import rules_elections
 from kraftsim.raft.rules_roles import Leadership
 from tools.docs.mutants_page import HOW
 from tools.mutants.campaign import Budget, failing_controls, is_open, run_mutants, unclean_controls
 from tools.mutants.catalogue import mutant_named, mutants
+from tools.mutants.generator import generated
 from tools.mutants.mutant import BY_HAND, Mutant
 from tools.mutants.mutation_run import Finding, How
 from tools.mutants.patching import PatchMissed, applied, function_of, mutated_code
-from tools.mutants.reach import REACH
+from tools.mutants.reach import PROMISES, REACH
+from tools.mutants.reached import noting
 from tools.mutants.results import read
+from tools.mutants.rooms import ROOMS, Room, files_of, shares
+from tools.mutants.search_stage import (
+    CleanRuns,
+    is_judged,
+    record_clean_runs,
+    search_for_mutant,
+    search_terms,
+)
 from tools.mutants.unit_stage import ENDLESS, PROJECT_ROOT, TESTS
 
 QUICK = ("any-log-may-lead", "counts-what-it-sent", "id-handed-out-twice", "remembers-nothing")
+CHEAP = "idempotent_producers_under_kill"
+QUICK_BY_SEARCH = "rules_following._truncate/negated-2"
 FEWEST = 40
+FEWEST_OF_ALL = 400
 SURVIVORS_MAX = 0
 """The number of survivors without a reason. It may only decrease."""
 NOT_HUNTED_MAX = 4
@@ -32,6 +48,8 @@ NOT_HUNTED_MAX = 4
 
 It may only decrease.
 """
+NOT_JUDGED_OF_ROOMS_MAX = 131
+"""The number of mutants drawn for rooms that nothing has judged yet. It may only decrease."""
 
 
 class Patch(TypedDict):
@@ -54,7 +72,7 @@ class PartOfAPatch(TypedDict, total=False):
 
 def test_every_mutant_applies_to_the_current_code() -> None:
     """A patch whose text is gone would test nothing and count as a survivor."""
-    assert len(mutants()) >= FEWEST
+    assert len(mutants()) >= FEWEST_OF_ALL
     for mutant in mutants():
         assert mutated_code(mutant) != function_of(mutant).__code__, mutant.name
         assert mutant.core in REACH, mutant.name
@@ -210,7 +228,72 @@ def test_results_belong_to_existing_mutants() -> None:
         if mutant.name in known and not known[mutant.name].is_found and not mutant.equivalent
     ]
     assert len(unexplained) <= SURVIVORS_MAX, unexplained
-    assert len(mutants()) - len(known) <= NOT_HUNTED_MAX
+    not_judged = [mutant for mutant in mutants() if mutant.name not in known]
+    of_rooms = [mutant for mutant in not_judged if mutant.core in shares() and is_drawn(mutant)]
+    assert len(of_rooms) <= NOT_JUDGED_OF_ROOMS_MAX
+    assert len(not_judged) - len(of_rooms) <= NOT_HUNTED_MAX
+
+
+def is_drawn(mutant: Mutant) -> bool:
+    """Whether the generator drew a mutant for a room."""
+    return any(mutant.module == f"kraftsim.{each}" for each in modules_of_rooms())
+
+
+@cache
+def modules_of_rooms() -> frozenset[str]:
+    """The modules of all rooms, without the package."""
+    return frozenset(f"{file.parent.name}.{file.stem}" for room in ROOMS for file in files_of(room))
+
+
+def test_rooms_get_mutants_in_proportion_to_their_lines_of_rules() -> None:
+    """Most rules are not Raft's; a pattern that matches no file would leave a room without any."""
+    drawn = [mutant for mutant in generated() if is_drawn(mutant)]
+    assert Counter(mutant.core for mutant in drawn) == shares()
+    places = [(mutant.module, mutant.function) for mutant in drawn]
+    assert len(set(places)) == len(places)
+    assert len({mutant.made for mutant in drawn}) >= 10
+    for room in ROOMS:
+        for pattern in room.modules:
+            assert files_of(Room(room.core, (pattern,))), pattern
+    assert drawn == [mutant for mutant in mutants() if is_drawn(mutant) and mutant.made != BY_HAND]
+
+
+def test_functions_that_a_run_calls_are_noted_and_the_run_is_the_same() -> None:
+    """A search skips a mutant's runs that do not call its function: they must not differ."""
+    plain = run_scenario(CHEAP, seed=2)
+    chosen = [mutant for mutant in mutants() if mutant.core in ("producer state", "quotas")]
+    with noting(chosen) as reached:
+        noted = run_scenario(CHEAP, seed=2)
+    assert noted.events_sha256 == plain.events_sha256
+    assert "producer_state.rules_manager.ProducerStateManager._check_sequence" in reached
+    assert reached < {mutant.place for mutant in chosen}
+    uncalled = next(mutant for mutant in chosen if mutant.place not in reached)
+    with applied(uncalled):
+        assert run_scenario(CHEAP, seed=2).events_sha256 == plain.events_sha256
+
+
+def test_campaign_judges_a_mutant_like_a_whole_search(tmp_path: Path) -> None:
+    """With the runs of a search without the mutant, only those that call its function are made, and
+    the result is the same.
+    """
+    mutant = mutant_named(QUICK_BY_SEARCH)
+    terms = replace(search_terms(1, is_guided=False), scenarios=(CHEAP, PROMISES))
+    runs = CleanRuns(tmp_path / "runs.jsonl")
+    assert record_clean_runs(terms, [mutant], cpu_seconds=1.0, runs=runs) == ()
+    whole = search_for_mutant(mutant, terms, cpu_seconds=1.0, runs=CleanRuns(tmp_path / "none"))
+    quick = search_for_mutant(
+        mutant, terms, cpu_seconds=1.0, runs=CleanRuns(tmp_path / "runs.jsonl")
+    )
+    assert whole.finding
+    assert (quick.finding, quick.scenario, quick.run_seed, quick.runs) == (
+        whole.finding,
+        whole.scenario,
+        whole.run_seed,
+        whole.runs,
+    )
+    assert quick.made < whole.made == whole.runs
+    assert is_judged(mutant, quick, 1.0)
+    assert not is_judged(mutant, replace(quick, digest="other"), 1.0)
 
 
 def test_mutants_are_both_manual_and_generated() -> None:

@@ -1,13 +1,15 @@
 """`make mutants`: apply one mutant at a time and check that it is detected: first by the tests of
 its core, then by the campaign.
 
-    python -m tools.mutants [NAME ...] [--stage tests|scenarios|both] [--jobs N] [--runs 200]
-                            [--cpu-seconds 120] [--resume]
+    python -m tools.mutants [NAME ...] [--stage tests|scenarios|both|campaign] [--jobs N]
+                            [--runs 200] [--cpu-seconds 120] [--resume]
 
 A NAME may contain * and ?. Without names all mutants run, and results of removed mutants are
 dropped; with --resume only the stages without a result, or with a changed function. Scenarios run
-for mutants that no test detects; with --stage both, for all mutants. Results go to
-docs/mutants.json, from which `make docs` makes the page. Exit code: 0 every mutant is detected or
+for mutants that no test detects; with --stage both, for all mutants. With --stage campaign, a
+search over all scenarios judges each mutant (`kraftsim campaign`; --cpu-seconds 2000), and nothing
+else; results go to docs/mutants-campaign.json. The others go to docs/mutants.json; from both `make
+docs` makes the page. Exit code: 0 every mutant is detected or
 marked as equivalent, 1 one survived or was detected although it is marked as equivalent, 2 a seed
 or test that detected something also fails without a mutant, 3 wrong arguments.
 """
@@ -15,6 +17,7 @@ or test that detected something also fails without a mutant, 3 wrong arguments.
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from fnmatch import fnmatch
 
 from kraftsim.cli.progress import progress
@@ -23,12 +26,21 @@ from tools.mutants.campaign import (
     current,
     failing_controls,
     is_open,
+    judge_by_search,
     run_mutants,
     unclean_controls,
 )
 from tools.mutants.catalogue import mutants
+from tools.mutants.mutant import Mutant
 from tools.mutants.mutation_run import Finding
 from tools.mutants.results import RESULTS, read, write
+from tools.mutants.search_stage import (
+    JUDGED,
+    SearchFinding,
+    is_judged,
+    read_judged,
+    write_judged,
+)
 
 
 def main() -> int:
@@ -41,8 +53,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument(
         "--stage",
-        choices=("tests", "scenarios", "both"),
-        help="only one stage; or both, whatever the first has detected",
+        choices=("tests", "scenarios", "both", "campaign"),
+        help="only one stage; or both, whatever the first has detected; or the campaign alone",
     )
     parser.add_argument(
         "--jobs",
@@ -74,6 +86,8 @@ def main() -> int:
     if not chosen:
         print(f"no mutant matches {' or '.join(given.names)}", file=sys.stderr)
         return 3
+    if given.stage == "campaign":
+        return _campaign(chosen, given.cpu_seconds, given.jobs, is_resumed=given.resume)
     known = read()
     budget = Budget(
         runs=0 if given.stage == "tests" else given.runs,
@@ -123,6 +137,31 @@ def main() -> int:
     if wrong:
         print(f"survived, or detected although marked as equivalent: {', '.join(wrong)}")
     return 2 if unclean or failing else 1 if wrong else 0
+
+
+def _campaign(chosen: Sequence[Mutant], cpu_seconds: float, jobs: int, *, is_resumed: bool) -> int:
+    """Judge the chosen mutants by the campaign alone; print and write the results."""
+    known = read_judged()
+    waiting = [
+        each
+        for each in chosen
+        if not (is_resumed and is_judged(each, known.get(each.name), cpu_seconds))
+    ]
+    with progress("mutants", len(waiting)) as advance:
+
+        def done(found: SearchFinding) -> None:
+            known[found.name] = found
+            write_judged(known.values())
+            advance(1)
+            print(found.line(), flush=True)
+
+        judge_by_search(waiting, cpu_seconds=cpu_seconds, jobs=jobs, done=done)
+    judged = [known[each.name] for each in chosen]
+    print(
+        f"{len(judged)} mutants, {sum(bool(each.finding) for each in judged)} found by the "
+        f"campaign alone; in {JUDGED.name}"
+    )
+    return 1 if any(not known[each.name].finding and not each.equivalent for each in chosen) else 0
 
 
 def _line(finding: Finding) -> str:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tools.mutants.mutant import Mutant
 from tools.mutants.mutation_run import Finding
 from tools.mutants.results import digest_of
+from tools.mutants.search_stage import CLEAN_RUNS, GUIDED, SearchFinding
 from tools.mutants.unit_stage import PROJECT_ROOT, Detected
 
 CONTROLS_AT_A_TIME = 20
@@ -78,6 +79,24 @@ def run_mutants(
             for field in ("test", "test_said", "test_cpu_seconds")
         }
         done(replace(msgspec.json.decode(answer, type=Finding), **tests))
+
+
+def judge_by_search(
+    chosen: Sequence[Mutant],
+    *,
+    cpu_seconds: float,
+    jobs: int,
+    done: Callable[[SearchFinding], None],
+) -> None:
+    """Search for each mutant with `kraftsim campaign` alone; first make what is missing of the
+    search without a mutant.
+
+    Raises MutationRunFailed.
+    """
+    limits = [GUIDED, "1", str(cpu_seconds), str(CLEAN_RUNS)]
+    in_a_process(["--clean-search", *limits])
+    for _, answer in _side_by_side((["--search", each.name, *limits] for each in chosen), jobs):
+        done(msgspec.json.decode(answer, type=SearchFinding))
 
 
 def _nothing_yet(mutant: Mutant) -> Finding:

@@ -1,13 +1,14 @@
 """Generates mutants of selected functions by rules: off-by-one bounds, negated checks, omitted
 steps, swapped neighbours.
 
-Every possible change to the functions listed here is generated, one change at a time.
+Every possible change to the functions listed here is generated, one change at a time. Of the
+rules of rooms (`rooms.py`), where that would be thousands, some are drawn.
 """
 
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -16,6 +17,8 @@ from typing import Final
 
 from tools.mutants.equivalents import EQUIVALENT
 from tools.mutants.mutant import Mutant
+from tools.mutants.patching import occurrences
+from tools.mutants.rooms import ROOMS, Room, RuleFunction, functions_of, order_of, shares
 
 COMPARISONS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
     ast.Lt: ("<", "<="),
@@ -25,6 +28,7 @@ COMPARISONS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
 }
+OTHER_ERROR: Final = "UNKNOWN_SERVER_ERROR"
 BREAKS: Final = {
     "bound": "a bound is off by one",
     "negated": "a check is negated",
@@ -34,6 +38,11 @@ BREAKS: Final = {
     "one-off": "a number is off by one",
     "left-out": "a step is omitted",
     "swapped": "two steps are swapped",
+    "no-guard": "a guard is omitted",
+    "branches": "two branches are swapped",
+    "constant": "a constant is replaced",
+    "error": "another error is returned",
+    "fewer": "an element of a result is omitted",
 }
 
 
@@ -83,29 +92,72 @@ class Change:
 
 
 def generated() -> Iterator[Mutant]:
-    """Yield every generated mutant."""
+    """Yield every generated mutant: all of the fields, and those drawn of the rooms."""
     for field in FIELDS:
         for function in field.functions:
-            yield from _mutants_of(field, function)
+            source = _source_of(field.module, function)
+            for name, change in _named(field.module, function, _changes(source, _rules)):
+                yield _mutant(field.core, field.module, function, name, change, source)
+    for room in ROOMS:
+        yield from _drawn(room)
 
 
-def _mutants_of(field: Field, function: str) -> Iterator[Mutant]:
-    source = _source_of(field.module, function)
+def _drawn(room: Room) -> Iterator[Mutant]:
+    """Yield the mutants of a room: the rules of the generator in turn, each with the next of its
+    changes by hash, and one change for each function.
+    """
+    sources: dict[str, tuple[RuleFunction, Change]] = {}
+    by_rule: dict[str, list[str]] = {}
+    for function in functions_of(room):
+        for name, change in _named(
+            function.module, function.name, _changes(function.source, _all_rules)
+        ):
+            sources[name] = function, change
+            by_rule.setdefault(change.rule, []).append(name)
+    queues = [sorted(names, key=order_of, reverse=True) for _, names in sorted(by_rule.items())]
+    used: set[tuple[str, str]] = set()  # for membership only, never iterated
+    left = shares()[room.core]
+    while left and any(queues):
+        for queue in queues:
+            while queue and left:
+                name = queue.pop()
+                function, change = sources[name]
+                place = function.module, function.name
+                mutant = _mutant(room.core, *place, name, change, function.source)
+                if place not in used and occurrences(mutant.old, function.source) == 1:
+                    used.add(place)
+                    left -= 1
+                    yield mutant
+                    break
+
+
+def _mutant(
+    core: str, module: str, function: str, name: str, change: "Change", source: str
+) -> Mutant:
+    old, new = _with_context(source, change)
+    return Mutant(
+        name=name,
+        core=core,
+        module=module,
+        function=function,
+        old=old,
+        new=new,
+        breaks=BREAKS[change.rule],
+        made=change.rule,
+        equivalent=EQUIVALENT.get(name, ""),
+    )
+
+
+def _named(
+    module: str, function: str, changes: Iterable["Change"]
+) -> Iterator[tuple[str, "Change"]]:
+    """Yield the changes of a function with their names, in order of their places."""
     counts: dict[str, int] = {}
-    for change in sorted(_changes(source), key=lambda each: (each.start, each.end, each.rule)):
-        old, new = _with_context(source, change)
+    for change in sorted(changes, key=lambda each: (each.start, each.end, each.rule)):
         counts[change.rule] = counts.get(change.rule, 0) + 1
-        name = f"{field.module.rpartition('.')[2]}.{function}/{change.rule}-{counts[change.rule]}"
-        yield Mutant(
-            name=name,
-            core=field.core,
-            module=field.module,
-            function=function,
-            old=old,
-            new=new,
-            breaks=BREAKS[change.rule],
-            made=change.rule,
-            equivalent=EQUIVALENT.get(name, ""),
+        yield (
+            f"{module.rpartition('.')[2]}.{function}/{change.rule}-{counts[change.rule]}",
+            change,
         )
 
 
@@ -118,7 +170,11 @@ def _source_of(module: str, function: str) -> str:
     return inspect.getsource(found.fget if isinstance(found, property) else found)  # type: ignore[arg-type]
 
 
-def _changes(source: str) -> Iterator[Change]:
+Replacements = Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt, str]]
+"""(rule, first node, last node, replacement)."""
+
+
+def _changes(source: str, rules: Callable[[ast.AST, str], Replacements]) -> Iterator[Change]:
     """Yield all possible changes; positions are in `source`, which may be indented."""
     indent = len(source) - len(source.lstrip())
     text = textwrap.dedent(source)
@@ -130,7 +186,7 @@ def _changes(source: str) -> Iterator[Change]:
         return starts[line - 1] + indent + column
 
     for node in _walked(ast.parse(text)):
-        for rule, first, last, new in _rules(node, text):
+        for rule, first, last, new in rules(node, text):
             begin = place(first.lineno, first.col_offset)
             yield Change(
                 rule,
@@ -140,10 +196,8 @@ def _changes(source: str) -> Iterator[Change]:
             )
 
 
-def _rules(
-    node: ast.AST, text: str
-) -> Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt, str]]:
-    """Yield (rule, first node, last node, replacement)."""
+def _rules(node: ast.AST, text: str) -> Replacements:
+    """Yield the changes of one node."""
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if (
             type(operator) in COMPARISONS
@@ -182,11 +236,40 @@ def _rules(
                 yield "swapped", one, other, f"{_text(other, text)}\n{margin}{_text(one, text)}"
 
 
+def _all_rules(node: ast.AST, text: str) -> Replacements:
+    """Yield the changes of one node, for rooms."""
+    yield from _rules(node, text)
+    match node:
+        case ast.If(test=test, body=[ast.Return() | ast.Raise() | ast.Continue()], orelse=[]):
+            yield "no-guard", test, test, "False"
+        case ast.If(test=ast.Compare() as test, orelse=[_, *_]):
+            yield "branches", test, test, f"not ({_text(test, text)})"
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            parts = (orelse, test, body)
+            new = "({} if {} else {})".format(*(f"({_text(each, text)})" for each in parts))
+            yield "branches", node, node, new
+        case ast.Constant(value=bool() as value):
+            yield "constant", node, node, str(not value)
+        case ast.Constant(value=int() as value) if value != 1:  # "one-off" changes most of these
+            yield "constant", node, node, str(value + 1)
+        case ast.Attribute(value=ast.Name(id="ErrorCode"), attr=name) if name not in (
+            "NONE",
+            OTHER_ERROR,
+        ):
+            yield "error", node, node, f"ErrorCode.{OTHER_ERROR}"
+        case ast.Return(value=ast.List(elts=[_, _, *_] as elements)):
+            yield "fewer", elements[0], elements[1], _text(elements[1], text)
+        case _:
+            pass
+
+
 def _walked(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all nodes below it except assertions, which check the rules."""
+    """Yield a node and all nodes below it except assertions, which check the rules, signatures,
+    which are read once, and what only types or reports say.
+    """
     yield node
     for below in ast.iter_child_nodes(node):
-        if not isinstance(below, ast.Assert):
+        if not isinstance(below, ast.Assert | ast.arguments | ast.JoinedStr):
             yield from _walked(below)
 
 

@@ -80,20 +80,19 @@ def _clean_search(way: str, seed: str, cpu_seconds: str, file: str) -> tuple[str
 
 
 def _search(name: str, way: str, seed: str, cpu_seconds: str, file: str) -> SearchFinding:
+    mutant = mutant_named(name)
     isolate_oracles()
     return search_for_mutant(
-        mutant_named(name),
-        seed=int(seed),
-        is_guided=way == GUIDED,
+        mutant,
+        search_terms(int(seed), is_guided=way == GUIDED, release=mutant.release),
         cpu_seconds=float(cpu_seconds),
         runs=CleanRuns(Path(file)),
     )
 
 
 def _search_bug(name: str, way: str, seed: str, cpu_seconds: str) -> SearchFinding:
-    return search_for_bug(
-        name, seed=int(seed), is_guided=way == GUIDED, cpu_seconds=float(cpu_seconds)
-    )
+    terms = search_terms(int(seed), is_guided=way == GUIDED, bugs=(name,))
+    return search_for_bug(terms, cpu_seconds=float(cpu_seconds))
 
 
 VERBS: Final[Mapping[str, Callable[..., object]]] = {

@@ -105,6 +105,11 @@ def mutated_code(mutant: Mutant) -> CodeType:
     return code
 
 
+def occurrences(old: str, source: str) -> int:
+    """Return how often a text to replace occurs in a source, whatever its layout."""
+    return len(_pattern(old).findall(source))
+
+
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
     """An expression for code in any layout: the formatter may break a line after any token, and

@@ -29,6 +29,15 @@ TOO_LARGE = "record_too_large"
 ZOMBIES = "zombie_fenced_by_generation"
 COMPACTION = "compaction_under_load"
 COMPACTED = "coordinator_load_from_compacted_log"
+ISR = "isr_shrink_and_expand"
+POWER_OF_BROKERS = "broker_power_loss"
+MIGRATION = "zk_to_kraft_migration"
+MIGRATION_FAILOVER = "controller_failover_during_migration"
+ROLLBACK = "migration_rollback"
+ON_ZOOKEEPER = "zookeeper_faults_under_load"
+ROLLING_ZOOKEEPER = "rolling_upgrade_on_zookeeper"
+WITHOUT_RIGHTS = "broker_loses_cluster_action"
+UPGRADE = "rolling_upgrade"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (PROMISES, POWER, QUORUM, PARTITIONED_LEADER, VOTERS),
@@ -44,6 +53,14 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "replication": (COMPACTED, LEADERS, EXACTLY_ONCE),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
     "tiered storage": (LEADERS,),
+    "isr": (LEADERS, ISR, QUORUM, VOTERS),
+    "logs": (LEADERS, POWER_OF_BROKERS, COMPACTION, REMEMBERED),
+    "kip-848": (ZOMBIES, COMPACTED),
+    "offsets": (EXACTLY_ONCE, ZOMBIES, COMPACTED),
+    "migration": (MIGRATION, MIGRATION_FAILOVER, ROLLBACK),
+    "zookeeper": (ON_ZOOKEEPER, MIGRATION, ROLLING_ZOOKEEPER),
+    "security": (WITHOUT_RIGHTS, UPGRADE, MIGRATION),
+    "quotas": (EXACTLY_ONCE, UPGRADE),
 }
 
 

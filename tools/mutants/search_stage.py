@@ -8,7 +8,7 @@ runs that call its function are made. Each costs the search what it cost in CPU 
 not: the result is that of a whole search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,9 +20,12 @@ from kraftsim.lab.campaign.worker_pool import CampaignJob, JobDone, Terms, run_j
 from tools.mutants.mutant import Mutant
 from tools.mutants.patching import applied
 from tools.mutants.reached import noting
+from tools.mutants.results import digest_of
 
 GUIDED, PLAIN = "guided", "plain"
 CLEAN_RUNS = Path("build") / "mutants" / "clean-runs.jsonl"
+JUDGED = Path(__file__).parents[2] / "docs" / "mutants-campaign.json"
+"""The results of the stage, in a file with one line per mutant, sorted by name."""
 
 
 class CleanRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +55,20 @@ class SearchFinding(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     made: int
     made_cpu_seconds: float
+    digest: str = ""
+    """Of the mutant's function and change, as in `tools.mutants.mutation_run.Finding`."""
+
+    def line(self) -> str:
+        """Return it as text for people."""
+        what = (
+            f"{self.finding} in {self.scenario} seed {self.run_seed}"
+            if self.finding
+            else "not found"
+        )
+        return (
+            f"{self.name} {self.way}: {what}, run {self.runs}, {self.cpu_seconds:.1f} CPU s "
+            f"({self.made} runs made, {self.made_cpu_seconds:.1f} s)"
+        )
 
 
 def search_terms(
@@ -120,20 +137,19 @@ def record_clean_runs(
 
 
 def search_for_mutant(
-    mutant: Mutant, *, seed: int, is_guided: bool, cpu_seconds: float, runs: CleanRuns
+    mutant: Mutant, terms: SearchTerms, *, cpu_seconds: float, runs: CleanRuns
 ) -> SearchFinding:
     """Search with a mutant in place, until the first finding that the same run without it does not
     have.
     """
-    terms = search_terms(seed, is_guided=is_guided, release=mutant.release)
     with applied(mutant):
-        return _searched(mutant.name, terms, cpu_seconds, _OnlyWhereCalled(mutant.place, runs))
+        found = _searched(mutant.name, terms, cpu_seconds, _OnlyWhereCalled(mutant.place, runs))
+    return replace(found, digest=digest_of(mutant))
 
 
-def search_for_bug(name: str, *, seed: int, is_guided: bool, cpu_seconds: float) -> SearchFinding:
-    """Search with a bug switched on: every run is made."""
-    terms = search_terms(seed, is_guided=is_guided, bugs=(name,))
-    return _searched(name, terms, cpu_seconds, _Counted(run_job_safely))
+def search_for_bug(terms: SearchTerms, *, cpu_seconds: float) -> SearchFinding:
+    """Search with the bugs of the terms switched on: every run is made."""
+    return _searched(", ".join(terms.terms.bugs), terms, cpu_seconds, _Counted(run_job_safely))
 
 
 class _Counted:
@@ -196,4 +212,35 @@ def _searched(
         runs=result.runs,
         made=run_job.made,
         made_cpu_seconds=round(run_job.cpu_seconds, 2),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# The results of the stage
+
+
+def read_judged(path: Path = JUDGED) -> dict[str, SearchFinding]:
+    """Return the stored results by name."""
+    if not path.exists():
+        return {}
+    found = msgspec.json.decode(path.read_bytes(), type=list[SearchFinding])
+    return {each.name: each for each in found}
+
+
+def write_judged(found: Iterable[SearchFinding], path: Path = JUDGED) -> None:
+    """Write all results."""
+    lines = ",\n".join(
+        msgspec.json.encode(each).decode() for each in sorted(found, key=lambda each: each.name)
+    )
+    path.write_text(f"[\n{lines}\n]\n")
+
+
+def is_judged(mutant: Mutant, known: SearchFinding | None, cpu_seconds: float) -> bool:
+    """Return whether a result is valid: for the same function and change, and either found or
+    after a budget that is no smaller.
+    """
+    return (
+        known is not None
+        and known.digest == digest_of(mutant)
+        and bool(known.finding or known.budget_cpu_seconds >= cpu_seconds)
     )

@@ -129,20 +129,8 @@ def main() -> int:
             finding = msgspec.json.decode(answer, type=SearchFinding)
             trial = msgspec.structs.replace(trial, found=(*trial.found, finding))
             write_trial(trial, given.record)
-            print(_line(finding), flush=True)
+            print(finding.line(), flush=True)
     return 0
-
-
-def _line(finding: SearchFinding) -> str:
-    what = (
-        f"{finding.finding} in {finding.scenario} seed {finding.run_seed}"
-        if finding.finding
-        else "not found"
-    )
-    return (
-        f"{finding.name} {finding.way}: {what}, run {finding.runs}, {finding.cpu_seconds:.1f} CPU "
-        f"s ({finding.made} runs made, {finding.made_cpu_seconds:.1f} s)"
-    )
 
 
 if __name__ == "__main__":

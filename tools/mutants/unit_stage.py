@@ -90,11 +90,34 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "groups": (
         "core/test_group_member.py",
+        "core/test_groups.py",
         "core/test_group_scripts.py",
         "core/test_transactional_offsets.py",
     ),
     "tiered storage": ("tiered_storage/test_metadata.py",),
-    "replication": ("node/test_dropped_fetchers.py",),
+    "replication": (
+        "node/test_dropped_fetchers.py",
+        "core/test_fetch_sessions.py",
+        "core/test_partition_replica.py",
+        "core/test_joining_replicas.py",
+        "core/test_replication_scripts.py",
+    ),
+    "isr": (
+        "core/test_partition_rules.py",
+        "core/test_broker_lifecycle.py",
+        "core/test_joining_replicas.py",
+    ),
+    "logs": ("core/test_segments.py", "core/test_cleaning.py", "core/test_batch_rules.py"),
+    "kip-848": ("core/test_consumer_groups.py", "core/test_assignment_epochs.py"),
+    "offsets": ("core/test_group_offsets.py", "core/test_transactional_offsets.py"),
+    "migration": ("core/test_migration_driver.py", "core/test_migration_scripts.py"),
+    "zookeeper": (
+        "core/test_propagation.py",
+        "core/test_received_metadata.py",
+        "core/test_znode_translations.py",
+    ),
+    "security": ("core/test_security.py",),
+    "quotas": ("core/test_client_quotas_in_use.py", "core/test_quotas_and_credentials.py"),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
 }
 """The test files of a core, the fastest first: none that would fail on a busy machine."""
