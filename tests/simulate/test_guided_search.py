@@ -175,6 +175,16 @@ def decisions(search: Search, count: int) -> list[CampaignJob]:
     return made
 
 
+def test_a_run_with_the_schedule_of_its_seed_is_the_run_of_the_seed() -> None:
+    """So a variation is the same run up to the first fault that differs."""
+    search = Search(jobs_of_search(SearchTerms(scenarios=(NAME,))))
+    (job,) = decisions(search, 1)
+    (parent,) = search.lines[NAME].corpus
+    same = msgspec.structs.replace(job, variation=parent.variation)
+    assert parent.variation.faults
+    assert done(same).result.events_sha256 == done(job).result.events_sha256
+
+
 def test_decisions_depend_on_the_seed_alone_and_use_what_was_learnt() -> None:
     """Two searches with one seed make the same runs; they vary runs, and try each scenario."""
     one = decisions(Search(jobs_of_search(BOTH)), 8)

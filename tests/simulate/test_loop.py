@@ -105,6 +105,20 @@ def test_livelock_deadlock_and_timeout_are_distinguished() -> None:
             sim.run_until(spin())
 
 
+def test_callbacks_have_a_limit_though_time_passes() -> None:
+    """A loop that waits a little each time is no livelock at one moment, and ends no sooner."""
+    with Simulation(1) as sim:
+
+        async def wait_a_little() -> None:
+            while True:
+                await asyncio.sleep(0.0001)
+
+        sim.loop.steps_max = 50_000
+        with pytest.raises(SimulationLivelock, match="more than 50000 callbacks"):
+            sim.run_until(wait_a_little(), limit_s=3600)
+        assert sim.now_ns < 60 * 10**9
+
+
 def test_killed_process_does_nothing_more_not_even_finally() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")

@@ -36,6 +36,7 @@ from tools.docs.probes_page import probes_page
 from tools.docs.protocol_pages import pages as protocol_pages
 from tools.docs.releases_page import releases_page
 from tools.docs.search_coverage_page import search_coverage_page
+from tools.docs.search_trial_page import search_trial_page
 from tools.docs.settings_page import settings_page
 from tools.docs.tasks_page import tasks_page
 from tools.docs.tiered_window_page import tiered_window_page, tiered_window_plot
@@ -293,6 +294,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "client-matrix.md": clients_page,
     "mutants.md": mutants_page,
     "search-coverage.md": search_coverage_page,
+    "search-trial.md": search_trial_page,
     "audit-corpus.md": audit_corpus_page,
     "personas.md": releases_page,
     "log-lines.md": log_lines_page,

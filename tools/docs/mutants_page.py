@@ -9,6 +9,7 @@ from tools.mutants.mutant import BY_HAND, Mutant
 from tools.mutants.mutation_run import Finding, How
 from tools.mutants.reach import scenarios_of
 from tools.mutants.results import read
+from tools.mutants.search_stage import read_judged
 
 HOW: Mapping[How, str] = {
     "invariant": "an invariant",
@@ -31,8 +32,9 @@ A mutant is data: a function, the text that is replaced in it, and the expected 
 its own process, where the function gets other code; no file is changed, and the final check of the
 disks uses its own copy of the rules. *By hand*: written by a person. The others are generated from
 selected functions by rules: an off-by-one bound, a negated check, an omitted step, two swapped
-steps, `and` for `or`, maximum for minimum, without any selection. Every test and seed that detected
-a mutant also ran without the mutant, and passed.
+steps, `and` for `or`, maximum for minimum, without any selection; and, drawn by a hash, from the
+rules of rooms (`tools/mutants/rooms.py`), in proportion to their lines. Every test and seed that
+detected a mutant also ran without the mutant, and passed.
 
 *Runs* is the number of runs of all its scenarios until one detected it; seconds are CPU time. Of
 several violated invariants, the first is named.
@@ -47,7 +49,7 @@ def mutants_page() -> str:
     every = mutants()
     pairs = [(each, known[each.name]) for each in every if each.name in known]
     lines = [INTRODUCTION, *_totals(every, pairs)]
-    for core in dict.fromkeys(each.core for each in every):
+    for core in dict.fromkeys(mutant.core for mutant, finding in pairs if finding.is_found):
         lines += [f"\n## {core.capitalize()}\n", HEAD]
         lines += [
             _row(mutant, finding)
@@ -100,6 +102,14 @@ def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
             f"median {median(figures):.1f}, most {max(figures):.0f}" for figures in (runs, seconds)
         )
         yield f"- The campaign, until detection: runs: {of_runs}; CPU seconds: {of_seconds}."
+    judged = read_judged().values()
+    if judged:
+        costs = [each.cpu_seconds for each in judged if each.finding]
+        yield (
+            f"- A search over all scenarios that knows nothing about the mutant (`kraftsim "
+            f"campaign`) was made for {len(judged)}, and finds {len(costs)}"
+            + (f", in {median(costs):.0f} CPU seconds (median)." if costs else ".")
+        )
     for how, count in Counter(finding.how for finding in finished).most_common():
         yield f"- {count} by {HOW[how]}."
 

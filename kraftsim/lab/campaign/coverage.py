@@ -20,12 +20,11 @@ import msgspec
 from msgspec import structs
 
 from kraftsim.events.event import Event
-from kraftsim.events.runs import FaultTookEffect, PhaseBegan, Settled
+from kraftsim.events.runs import FaultArmed, FaultTookEffect, PhaseBegan, Settled
 from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.workloads.phases import FAULTS
 from kraftsim.partitions.events import PartitionTruncated
 from kraftsim.partitions.events_transactions import LastStableOffsetMoved
 from kraftsim.raft.events import RaftRoleChanged
@@ -117,7 +116,7 @@ class CoverageObserver:
         """Process an event."""
         kind = type(event)
         shape = _shape(kind)
-        if isinstance(event, PhaseBegan) and event.phase == FAULTS:
+        if self._armed_ns < 0 and isinstance(event, PhaseBegan | FaultArmed):
             self._armed_ns = t_ns
             self._counts.clear()
         if shape is None:

@@ -35,8 +35,10 @@ from kraftsim.lab.explore.run import run_request
 # result
 
 OK, VIOLATED, FAILED = "ok", "violated", "failed"
-RUN_CPU_SECONDS: Final = 120.0
-"""A run of a guided search takes one or two; a rule that is wrong may make one endless."""
+RUN_CPU_SECONDS: Final = 300.0
+"""A run takes one or two, and the limit of its callbacks is reached before this one: it ends a
+single callback that does not end.
+"""
 HANG: Final = "Endless"
 
 

@@ -36,6 +36,10 @@ files.
 NANOSECONDS = 1e9
 STARTED = "virtual time 0"
 STOP_SECONDS = 60.0
+STEPS_PER_SECOND = 5000
+"""Callbacks for each second of a scenario's limit of virtual time; a run that needs more does not
+end. Scenarios have about 30,000 callbacks in all, with a limit of 600 s or more.
+"""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -66,6 +70,8 @@ class VirtualRun:
                     ),
                 )
             )
+            steps_max = int(self.request.scenario.limit_seconds * STEPS_PER_SECOND)
+            self.simulation.loop.steps_max = steps_max
         self.cluster.start()
         return _run(self.request, self.simulation, self.stage, limit_seconds)
 
