@@ -17,7 +17,7 @@ from kraftsim.events.event import Event
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.campaign.coverage import CoverageObserver, run_with_coverage
 from kraftsim.lab.campaign.guided import RunJob, SearchTerms, guided_search, jobs_of_search
-from kraftsim.lab.campaign.search import Search
+from kraftsim.lab.campaign.search import GuidedSearch
 from kraftsim.lab.campaign.variations import OPERATORS, Ground, Variation, vary
 from kraftsim.lab.campaign.worker_pool import (
     CampaignJob,
@@ -133,14 +133,16 @@ def test_observing_a_run_changes_nothing_and_its_coverage_is_the_same_every_time
 @pytest.mark.parametrize("name", ["quorum_under_faults", "exactly_once_under_faults"])
 def test_variations_stay_within_the_fault_space_and_its_budget_of_losses(name: str) -> None:
     """Whatever the operators do, no more data may be lost than random faults may lose."""
-    search = Search(jobs_of_search(SearchTerms(scenarios=(name,))))
+    search = GuidedSearch(jobs_of_search(SearchTerms(scenarios=(name,))))
     job = search.next_job()
     search.learn(job, search.digest(job, done(job)))
-    line = search.lines[name]
-    (parent,) = line.corpus
-    assert line.fault_space is not None
-    ground = Ground(fault_space=line.fault_space, workload=line.workload, weights={}, other=parent)
-    known = clashes(parent.variation.faults, line.fault_space)
+    record = search.records[name]
+    (parent,) = record.corpus
+    assert record.fault_space is not None
+    ground = Ground(
+        fault_space=record.fault_space, workload=record.workload, weights={}, other=parent
+    )
+    known = clashes(parent.variation.faults, record.fault_space)
     changed = dict.fromkeys(OPERATORS, 0)
     for seed in range(40):
         for operator in OPERATORS:
@@ -149,7 +151,7 @@ def test_variations_stay_within_the_fault_space_and_its_budget_of_losses(name: s
                 continue
             changed[operator] += 1
             assert found != parent
-            assert set(clashes(found.variation.faults, line.fault_space)) <= set(known)
+            assert set(clashes(found.variation.faults, record.fault_space)) <= set(known)
             for parameter, value in found.variation.workload.items():
                 assert 1 <= value <= scenario(name).workload[parameter]
     assert all(changed.values()), changed
@@ -165,7 +167,7 @@ def done(job: CampaignJob) -> JobDone:
     return _done(msgspec.json.encode(msgspec.structs.replace(job, number=1, out=None)))
 
 
-def decisions(search: Search, count: int) -> list[CampaignJob]:
+def decisions(search: GuidedSearch, count: int) -> list[CampaignJob]:
     """The next runs of a search."""
     made = []
     for _ in range(count):
@@ -177,9 +179,9 @@ def decisions(search: Search, count: int) -> list[CampaignJob]:
 
 def test_a_run_with_the_schedule_of_its_seed_is_the_run_of_the_seed() -> None:
     """So a variation is the same run up to the first fault that differs."""
-    search = Search(jobs_of_search(SearchTerms(scenarios=(NAME,))))
+    search = GuidedSearch(jobs_of_search(SearchTerms(scenarios=(NAME,))))
     (job,) = decisions(search, 1)
-    (parent,) = search.lines[NAME].corpus
+    (parent,) = search.records[NAME].corpus
     same = msgspec.structs.replace(job, variation=parent.variation)
     assert parent.variation.faults
     assert done(same).result.events_sha256 == done(job).result.events_sha256
@@ -187,9 +189,9 @@ def test_a_run_with_the_schedule_of_its_seed_is_the_run_of_the_seed() -> None:
 
 def test_decisions_depend_on_the_seed_alone_and_use_what_was_learnt() -> None:
     """Two searches with one seed make the same runs; they vary runs, and try each scenario."""
-    one = decisions(Search(jobs_of_search(BOTH)), 8)
-    assert one == decisions(Search(jobs_of_search(BOTH)), 8)
-    assert one != decisions(Search(jobs_of_search(BOTH), seed=2), 8)
+    one = decisions(GuidedSearch(jobs_of_search(BOTH)), 8)
+    assert one == decisions(GuidedSearch(jobs_of_search(BOTH)), 8)
+    assert one != decisions(GuidedSearch(jobs_of_search(BOTH), seed=2), 8)
     assert {job.name for job in one[:2]} == {CHEAP, NAME}
     assert any(job.variation is not None for job in one)
     seeds = [(job.name, job.seed) for job in one if job.variation is None]
@@ -197,7 +199,7 @@ def test_decisions_depend_on_the_seed_alone_and_use_what_was_learnt() -> None:
 
 
 def test_plain_search_runs_the_scenarios_in_turn() -> None:
-    jobs = decisions(Search(jobs_of_search(BOTH), is_guided=False), 4)
+    jobs = decisions(GuidedSearch(jobs_of_search(BOTH), is_guided=False), 4)
     assert [(job.name, job.seed) for job in jobs] == [(CHEAP, 1), (NAME, 1), (CHEAP, 2), (NAME, 2)]
     assert not any(job.variation for job in jobs)
 
@@ -263,7 +265,7 @@ def test_endless_run_and_broken_harness_are_findings_and_can_be_repeated(
 
     monkeypatch.setattr(pool, "RUN_CPU_SECONDS", 0.2)
     monkeypatch.setattr(pool, "run_with_coverage", lambda request: [None for _ in iter(int, 1)])
-    search = Search(jobs_of_search(SearchTerms(scenarios=(CHEAP,)), tmp_path))
+    search = GuidedSearch(jobs_of_search(SearchTerms(scenarios=(CHEAP,)), tmp_path))
     job = search.next_job()
     hung = run_job_safely(job).result
     assert (hung.outcome, hung.out) == ("failed", None)

@@ -36,7 +36,7 @@ def finding(name: str, way: str, cpu_seconds: float) -> SearchFinding:
 
 
 def test_names_alone_divide_mutants_and_bugs_into_two_sets() -> None:
-    """About half of them each, in an order that nobody chose."""
+    """About half of them each, in an order that is none of the alphabet."""
     for of_set, least in ((visible_mutants, 60), (bugs_of, 5)):
         held_out, tuning = of_set(HELD_OUT), of_set(TUNING)
         assert min(len(held_out), len(tuning)) >= least

@@ -18,7 +18,7 @@ from typing import Final
 from tools.mutants.equivalents import EQUIVALENT
 from tools.mutants.mutant import Mutant
 from tools.mutants.patching import occurrences
-from tools.mutants.rooms import ROOMS, Room, RuleFunction, functions_of, order_of, shares
+from tools.mutants.rooms import ROOMS, Room, RoomFunction, functions_of, order_of, shares
 
 COMPARISONS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
     ast.Lt: ("<", "<="),
@@ -106,7 +106,7 @@ def _drawn(room: Room) -> Iterator[Mutant]:
     """Yield the mutants of a room: the rules of the generator in turn, each with the next of its
     changes by hash, and one change for each function.
     """
-    sources: dict[str, tuple[RuleFunction, Change]] = {}
+    sources: dict[str, tuple[RoomFunction, Change]] = {}
     by_rule: dict[str, list[str]] = {}
     for function in functions_of(room):
         for name, change in _named(

@@ -1,7 +1,7 @@
 """The rooms: parts of Kafka whose rules get generated mutants in proportion to their lines.
 
 The mutants of a room are drawn by a hash of their names from all changes that the generator can
-make to its modules: one for each function, and of all sorts. Nobody chose them.
+make to its modules: one for each function, and of all sorts.
 """
 
 import ast
@@ -76,7 +76,7 @@ ROOMS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class RuleFunction:
+class RoomFunction:
     """A function of a room, and its source as it is indented in its module."""
 
     module: str
@@ -106,7 +106,7 @@ def shares() -> Mapping[str, int]:
     }
 
 
-def functions_of(room: Room) -> Iterator[RuleFunction]:
+def functions_of(room: Room) -> Iterator[RoomFunction]:
     """Yield the functions and methods of a room's modules; none of a protocol class."""
     for file in files_of(room):
         module = f"kraftsim.{file.parent.name}.{file.stem}"
@@ -114,7 +114,7 @@ def functions_of(room: Room) -> Iterator[RuleFunction]:
         lines = text.splitlines(keepends=True)
         for name, node in _functions(ast.parse(text).body, ""):
             source = "".join(lines[node.lineno - 1 : node.end_lineno])
-            yield RuleFunction(module, name, source)
+            yield RoomFunction(module, name, source)
 
 
 def order_of(name: str) -> str:

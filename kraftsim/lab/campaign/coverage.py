@@ -88,7 +88,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[FeaturePlace | None, ...]
 
 
-class Shape(NamedTuple):
+class EventShape(NamedTuple):
     """Which fields of a kind of event are part of a fact, and what the event is about."""
 
     names: tuple[str, ...]
@@ -154,7 +154,7 @@ class CoverageObserver:
         )
 
     def _details(
-        self, shape: Shape, subject: tuple[object, ...], event: Event
+        self, shape: EventShape, subject: tuple[object, ...], event: Event
     ) -> tuple[object, ...]:
         """Return the values that are part of the fact."""
         values: list[object] = [getattr(event, name) for name in shape.names]
@@ -172,13 +172,13 @@ class CoverageObserver:
 
 
 @cache
-def _shape(kind: type[Event]) -> Shape | None:
+def _shape(kind: type[Event]) -> EventShape | None:
     """Return the shape of a kind of event; None for one that is ignored."""
     if IGNORED.fullmatch(kind.__name__):
         return None
     fields = structs.fields(kind)
     names = [field.name for field in fields]
-    return Shape(
+    return EventShape(
         names=tuple(field.name for field in fields if field.type is bool or field.name in NAMES),
         counts=tuple(name for name in COUNTS if name in names),
         epochs=tuple(name for name in EPOCHS if name in names),
@@ -187,7 +187,7 @@ def _shape(kind: type[Event]) -> Shape | None:
     )
 
 
-def _subjects(shape: Shape, node: str, event: Event) -> list[tuple[object, ...]]:
+def _subjects(shape: EventShape, node: str, event: Event) -> list[tuple[object, ...]]:
     """Return what an event is about, its node first."""
     subjects: list[tuple[object, ...]] = [("node", node)]
     if isinstance(event, FaultTookEffect):

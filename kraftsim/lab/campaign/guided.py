@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kraftsim.extensions import loadable
 from kraftsim.lab.bugs.bug import bug
-from kraftsim.lab.campaign.search import Learnt, Search
+from kraftsim.lab.campaign.search import GuidedSearch, Learnt
 from kraftsim.lab.campaign.summary import SweepResult, idle_kinds, summary
 from kraftsim.lab.campaign.worker_pool import (
     FAILED,
@@ -85,7 +85,7 @@ class SearchJournal:
         self._file.flush()
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SearchDiscovery(msgspec.Struct, frozen=True, kw_only=True):
     """What several runs have found in the same way: the first of them, and how many there are.
 
     `spent_cpu_seconds` and `spent_runs` are those of the search until then.
@@ -119,7 +119,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a search. `sweeps` are the results of each scenario."""
 
     sweeps: tuple[SweepResult, ...]
-    found: tuple[Found, ...]
+    found: tuple[SearchDiscovery, ...]
     runs: int
     variations: int
     features: int
@@ -205,7 +205,7 @@ def guided_search(
     """
     for name in terms.terms.bugs:
         bug(name)
-    search = Search(jobs_of_search(terms, out), seed=terms.seed, is_guided=terms.is_guided)
+    search = GuidedSearch(jobs_of_search(terms, out), seed=terms.seed, is_guided=terms.is_guided)
     course = _SearchCourse(search, terms, cpu_seconds, keep_going, report)
     book = None if journal is None else SearchJournal(journal, terms)
     try:
@@ -249,7 +249,7 @@ class _SearchCourse:
 
     def __init__(
         self,
-        search: Search,
+        search: GuidedSearch,
         terms: SearchTerms,
         cpu_seconds: float,
         keep_going: bool,
@@ -261,7 +261,7 @@ class _SearchCourse:
         self._report = report
         self._book: SearchJournal | None = None
         self._finished: list[FinishedRun] = []
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, SearchDiscovery] = {}
         self._progress = SearchProgress(
             budget_cpu_seconds=cpu_seconds, scenarios=len(terms.scenarios)
         )
@@ -332,14 +332,14 @@ class _SearchCourse:
         progress.cpu_seconds += run.done.cpu_seconds
         progress.runs += 1
         progress.features = len(self._search.features)
-        progress.tried = sum(bool(line.events) for line in self._search.lines.values())
+        progress.tried = sum(bool(each.events) for each in self._search.records.values())
         finding = finding_of(run.done.result)
         if finding:
             known = self._found.get(finding)
             self._found[finding] = (
                 replace(known, count=known.count + 1)
                 if known is not None
-                else Found(
+                else SearchDiscovery(
                     finding=finding,
                     first=run.done.result,
                     is_variation=run.job.variation is not None,

@@ -90,7 +90,7 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True, slots=True)
-class Line:
+class ScenarioRecord:
     """What is known about one scenario in a search."""
 
     fault_space: FaultSpace | None
@@ -103,7 +103,7 @@ class Line:
     corpus: list[Interesting] = field(default_factory=list)
 
 
-class Search:
+class GuidedSearch:
     """Use: `next_job`, run it, `learn`; then the next one. With several jobs some runs are under
     way at a decision, and count as having the least work.
     """
@@ -119,7 +119,7 @@ class Search:
         self.runs = 0
         self._seed = seed
         self._is_guided = is_guided
-        self.lines = {job.name: _line(job) for job in jobs}
+        self.records = {job.name: _record_of(job) for job in jobs}
         self._jobs = {job.name: job for job in jobs}
         self._choices = {name: Payoff() for name in (NEW_SEED, *OPERATORS)}
         self._kinds: dict[str, Payoff] = {}
@@ -135,15 +135,15 @@ class Search:
         number = self.runs
         random = Random(f"{self._seed}/run/{number}")
         name = self._scenario(random, number)
-        line = self.lines[name]
-        line.under_way += 1
+        record = self.records[name]
+        record.under_way += 1
         base = replace_job(self._jobs[name], number=number)
-        chosen = self._choice(random, line)
-        varied = None if chosen is None else self._variation(random, line, chosen)
+        chosen = self._choice(random, record)
+        varied = None if chosen is None else self._variation(random, record, chosen)
         if varied is None:
             self._made_by[number] = (NEW_SEED,)
-            line.seeds += 1
-            return replace_job(base, seed=(self._seed - 1) * SEEDS_PER_SEARCH + line.seeds)
+            record.seeds += 1
+            return replace_job(base, seed=(self._seed - 1) * SEEDS_PER_SEARCH + record.seeds)
         assert chosen is not None, "there are operators"
         self._made_by[number] = chosen
         return replace_job(base, seed=varied.seed, variation=varied.variation)
@@ -169,24 +169,24 @@ class Search:
 
     def learn(self, job: CampaignJob, learnt: Learnt) -> None:
         """Learn from a finished run."""
-        line = self.lines[job.name]
-        line.under_way = max(0, line.under_way - 1)
-        line.events += learnt.events
+        record = self.records[job.name]
+        record.under_way = max(0, record.under_way - 1)
+        record.events += learnt.events
         count = len(learnt.features)
         self.features.update(learnt.features)
-        line.payoff.add(count, learnt.events)
+        record.payoff.add(count, learnt.events)
         for name in learnt.made_by:
             self._choices[name].add(count, learnt.events)
         for kind in learnt.effective:
             self._kinds.setdefault(kind, Payoff()).add(count, learnt.events)
-        if self._is_guided and count and learnt.is_clean and line.fault_space is not None:
-            self._keep(job, line, learnt)
+        if self._is_guided and count and learnt.is_clean and record.fault_space is not None:
+            self._keep(job, record, learnt)
 
     def repeat(self, job: CampaignJob, learnt: Learnt) -> None:
         """Learn from a run of an earlier part of this search, in its order."""
         self.runs = max(self.runs, job.number)
         if job.variation is None:
-            self.lines[job.name].seeds += 1
+            self.records[job.name].seeds += 1
         self.learn(job, learnt)
 
     # ---- decisions
@@ -194,16 +194,16 @@ class Search:
     def _scenario(self, random: Random, number: int) -> str:
         if number <= len(self._first_turns) or not self._is_guided:
             return self._first_turns[(number - 1) % len(self._first_turns)]
-        names = list(self.lines)
+        names = list(self.records)
         if random.random() < LEAST_SHARE:
             return min(
-                names, key=lambda name: (self.lines[name].under_way, self.lines[name].events)
+                names, key=lambda name: (self.records[name].under_way, self.records[name].events)
             )
-        return _drawn(random, {name: self.lines[name].payoff for name in names})
+        return _drawn(random, {name: self.records[name].payoff for name in names})
 
-    def _choice(self, random: Random, line: Line) -> tuple[str, ...] | None:
+    def _choice(self, random: Random, record: ScenarioRecord) -> tuple[str, ...] | None:
         """Return the operators of a variation; None for a new seed."""
-        if not self._is_guided or line.fault_space is None or not line.corpus:
+        if not self._is_guided or record.fault_space is None or not record.corpus:
             return None
         operators = {name: self._choices[name] for name in OPERATORS}
         tried = [payoff.rate for payoff in operators.values() if payoff.runs]
@@ -215,21 +215,21 @@ class Search:
         return tuple(_drawn(random, operators) for _ in range(random.choice(STEPS)))
 
     def _variation(
-        self, random: Random, line: Line, operators: tuple[str, ...]
+        self, random: Random, record: ScenarioRecord, operators: tuple[str, ...]
     ) -> Interesting | None:
-        assert line.fault_space is not None, "only such scenarios are varied"
-        weights = [entry.feature_count for entry in line.corpus]
-        parent, other = random.choices(line.corpus, weights, k=2)
+        assert record.fault_space is not None, "only such scenarios are varied"
+        weights = [entry.feature_count for entry in record.corpus]
+        parent, other = random.choices(record.corpus, weights, k=2)
         best = max((payoff.rate for payoff in self._kinds.values()), default=1.0)
         ground = Ground(
-            fault_space=line.fault_space,
-            workload=line.workload,
+            fault_space=record.fault_space,
+            workload=record.workload,
             weights={kind: max(FLOOR, payoff.rate / best) for kind, payoff in self._kinds.items()},
             other=other,
         )
         return vary(random, parent, ground, operators)
 
-    def _keep(self, job: CampaignJob, line: Line, learnt: Learnt) -> None:
+    def _keep(self, job: CampaignJob, record: ScenarioRecord, learnt: Learnt) -> None:
         """Keep a run to be varied, if it is among the most interesting ones of its scenario."""
         entry = Interesting(
             seed=job.seed,
@@ -237,9 +237,9 @@ class Search:
             places=learnt.places,
             feature_count=len(learnt.features),
         )
-        line.corpus.append(entry)
-        if len(line.corpus) > CORPUS_MAX:
-            line.corpus.remove(min(line.corpus, key=lambda each: each.feature_count))
+        record.corpus.append(entry)
+        if len(record.corpus) > CORPUS_MAX:
+            record.corpus.remove(min(record.corpus, key=lambda each: each.feature_count))
 
 
 def replace_job(job: CampaignJob, **changes: object) -> CampaignJob:
@@ -249,9 +249,9 @@ def replace_job(job: CampaignJob, **changes: object) -> CampaignJob:
     return changed
 
 
-def _line(job: CampaignJob) -> Line:
+def _record_of(job: CampaignJob) -> ScenarioRecord:
     request = job.request()
-    return Line(fault_space=request.fault_space, workload=request.work())
+    return ScenarioRecord(fault_space=request.fault_space, workload=request.work())
 
 
 def _drawn_by_seed(job: CampaignJob) -> Variation:
