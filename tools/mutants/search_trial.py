@@ -98,12 +98,17 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, default=CLEAN_RUNS, help="the runs without a mutant")
     parser.add_argument("--afresh", action="store_true", help="make these again")
     parser.add_argument("--record", type=Path, default=RECORD)
-    parser.add_argument("--measured", default="", help="the day and the commit, for the record")
+    parser.add_argument(
+        "--measured",
+        default="",
+        help="the day and the commit, for the record; results of others are dropped",
+    )
     given = parser.parse_args()
     if given.afresh:
         given.runs.unlink(missing_ok=True)
     trial = read_trial(given.record)
-    trial = msgspec.structs.replace(trial, measured=given.measured or trial.measured)
+    if given.measured not in ("", trial.measured):
+        trial = SearchTrial(measured=given.measured)
     limits = [str(given.seed), str(given.cpu_seconds)]
     for way in given.ways.split(","):
         answer = in_a_process(["--clean-search", way, *limits, str(given.runs)])
