@@ -17,7 +17,6 @@ from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import (
-    NOT_AT_A_LONE_NODE,
     ORDERS_APIS,
     TRANSACTION_FILES,
     TRANSACTION_MOMENTS,
@@ -171,7 +170,6 @@ SCENARIO = Scenario(
         moments=TRANSACTION_MOMENTS,
         lasting_states=TRANSACTION_STATES,
         mix=Mix.ON_TOP,
-        omits=NOT_AT_A_LONE_NODE,
     ),
     limit_seconds=600.0,
     workload={ABORTING: 1, RESTARTING: 1, "records": 1},

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import (
-    NOT_AT_A_LONE_NODE,
     ORDERS_APIS,
     TRANSACTION_FILES,
     TRANSACTION_MOMENTS,
@@ -103,7 +102,6 @@ SCENARIO = Scenario(
         moments=TRANSACTION_MOMENTS,
         lasting_states=TRANSACTION_STATES,
         mix=Mix.ON_TOP,
-        omits=NOT_AT_A_LONE_NODE,
     ),
     limit_seconds=600.0,
     workload={"transactions": 5, "records": 1},

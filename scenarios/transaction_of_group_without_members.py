@@ -19,7 +19,6 @@ from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import (
     GROUP_MOMENTS,
     GROUP_OFFSET_APIS,
-    NOT_AT_A_LONE_NODE,
     ORDERS_APIS,
     TRANSACTION_FILES,
     TRANSACTION_MOMENTS,
@@ -137,7 +136,6 @@ SCENARIO = Scenario(
         moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
         lasting_states=TRANSACTION_STATES,
         mix=Mix.ON_TOP,
-        omits=NOT_AT_A_LONE_NODE,
     ),
     limit_seconds=600.0,
     workload={"groups": 3},

@@ -187,8 +187,10 @@ ENDS_A_NODE = (
     *("zombie", "torn-write", "lost-name", "disk-full", "read-error", "flush-error"),
 )
 """Kinds after which a process ends, and starts again later."""
-NOT_AT_A_LONE_NODE = ("old-epoch-answer",)
-"""Kinds without an effect where one node is the cluster: no other one knows an older epoch."""
+NEEDS_A_QUORUM = ("old-epoch-answer",)
+"""Kinds without an effect where there is one controller: no other one answers from an older epoch,
+and itself only where it has failed since the fault was armed, which is too rare.
+"""
 CLEAN_STOPS = ("stop",)
 """A broker that stops cleanly writes a producer snapshot, which has the latest batch of a producer
 only. Of several batches in flight whose responses are lost, it rejects all but the last as out of
@@ -484,12 +486,7 @@ def cluster_fault_space(
     """
 
     is_quorum = controllers > 1
-    broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
-    combined_names = broker_names[: min(combined, controllers)]
-    controller_names = (
-        *combined_names,
-        *(f"controller-{101 + number}" for number in range(len(combined_names), controllers)),
-    )
+    controller_names, broker_names = _names(controllers, brokers, combined)
     everything = tuple(dict.fromkeys((*controller_names, *broker_names)))
     unflushed = (
         everything
@@ -510,21 +507,8 @@ def cluster_fault_space(
             *(REPLICATION_APIS if brokers_replicate else ()),
             *apis,
         ),
-        files=(
-            *(QUORUM_FILES if is_quorum else METADATA_FILES),
-            *BROKER_FILES,
-            *(PARTITION_FILES if brokers_keep_records else ()),
-            *(FLUSHED_FILES if brokers_may_flush else ()),
-            *files,
-        ),
-        moments=(
-            *CONTROLLER_MOMENTS,
-            *((*QUORUM_MOMENTS, *SNAPSHOT_MOMENTS) if is_quorum else ()),
-            *BROKER_MOMENTS,
-            *(PARTITION_MOMENTS if brokers_keep_records else ()),
-            *(REPLICATION_MOMENTS if brokers_replicate else ()),
-            *moments,
-        ),
+        files=(*_files(is_quorum, brokers_keep_records, brokers_may_flush), *files),
+        moments=(*_moments(is_quorum, brokers_keep_records, brokers_replicate), *moments),
         lasting_states=(
             *CONTROLLER_STATES,
             *(QUORUM_STATES if is_quorum else ()),
@@ -545,7 +529,7 @@ def cluster_fault_space(
         fault_ms=int(fault_seconds * 1000),
         may_answer_fatal=may_answer_fatal,
         mix=mix,
-        omits=omits,
+        omits=(*omits, *(() if is_quorum else NEEDS_A_QUORUM)),
         of_size=partial(
             cluster_fault_space,
             may_answer_fatal=may_answer_fatal,
@@ -563,6 +547,35 @@ def cluster_fault_space(
             mix=mix,
             omits=omits,
         ),
+    )
+
+
+def _names(
+    controllers: int, brokers: int, combined: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of controllers and of brokers, as `ClusterSpec` has them."""
+    broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
+    combined_names = broker_names[: min(combined, controllers)]
+    others = range(len(combined_names), controllers)
+    return (*combined_names, *(f"controller-{101 + number}" for number in others)), broker_names
+
+
+def _files(is_quorum: bool, keeps: bool, may_flush: bool) -> tuple[Files, ...]:
+    return (
+        *(QUORUM_FILES if is_quorum else METADATA_FILES),
+        *BROKER_FILES,
+        *(PARTITION_FILES if keeps else ()),
+        *(FLUSHED_FILES if may_flush else ()),
+    )
+
+
+def _moments(is_quorum: bool, keeps: bool, replicates: bool) -> tuple[FaultMoment, ...]:
+    return (
+        *CONTROLLER_MOMENTS,
+        *((*QUORUM_MOMENTS, *SNAPSHOT_MOMENTS) if is_quorum else ()),
+        *BROKER_MOMENTS,
+        *(PARTITION_MOMENTS if keeps else ()),
+        *(REPLICATION_MOMENTS if replicates else ()),
     )
 
 
