@@ -184,7 +184,8 @@ DELETE_GROUPS, OFFSET_DELETE = 42, 47
 
 ENDS_A_NODE = (
     *("kill", "restart", "stop", "crash-loop", "power-loss", "blackout", "half-open-restart"),
-    *("zombie", "torn-write", "lost-name", "disk-full", "read-error", "flush-error"),
+    *("zombie", "torn-write", "lost-name", "truncated-snapshot"),
+    *("disk-full", "read-error", "flush-error"),
 )
 """Kinds after which a process ends, and starts again later."""
 NEEDS_A_QUORUM = ("old-epoch-answer",)
