@@ -145,9 +145,14 @@ class CoordinatedPartition:
                 assert_never(effect)
 
     def _append(self, append: Append) -> None:
-        """Append records; the result is reported once all in-sync replicas have them."""
+        """Append records; the result is reported once all in-sync replicas have them.
+
+        Tombstones, whose result is not awaited, are appended however few replicas are in sync: else
+        what was deleted would come back with the next coordinator
+        (GroupMetadataManager.cleanupGroupMetadata: requiredAcks = 0).
+        """
         token, producer = append.token, append.producer
-        acks = LEADER_ONLY if append.holds_already else ALL_REPLICAS
+        acks = LEADER_ONLY if append.holds_already or token is None else ALL_REPLICAS
         outcome = self._log.append(
             self.hosted, self._batch(append), acks, None if producer is None else producer.guard
         )
