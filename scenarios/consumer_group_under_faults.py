@@ -35,8 +35,6 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.k69_consumer_group_describe import DescribedGroup
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -48,7 +46,6 @@ SESSION_MS = 6000
 CHANGE_SECONDS = (0.5, 3.0)
 DESCRIBE_SECONDS = 0.2
 SILENT_SECONDS = 40.0
-STABLE = "Stable"
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -131,27 +128,15 @@ async def _settle(
     questions = stage.questions("describer")
 
     async def until_settled() -> None:
-        while not _is_settled(await questions.described(app.group_id), app):
+        while True:
+            owners = await questions.owners(app.group_id, app.input_topic)
+            counts = [] if owners is None else [len(each) for each in owners.values()]
+            if counts == [1] * app.partitions:
+                return
             await stage.sleep(DESCRIBE_SECONDS)
 
     await within(stage, "the assignment of the group", until_settled(), seconds)
     questions.close()
-
-
-def _is_settled(group: DescribedGroup | ErrorCode | None, app: TransformApp) -> bool:
-    """Return whether the group is stable, and its members own each partition once."""
-    if not isinstance(group, DescribedGroup):
-        return False
-    owned = [
-        (row.topic_name, number)
-        for member in group.members
-        for row in member.assignment.topic_partitions
-        for number in row.partitions
-        if row.topic_name == app.input_topic
-    ]
-    return group.group_state == STABLE and sorted(owned) == [
-        (app.input_topic, number) for number in range(app.partitions)
-    ]
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

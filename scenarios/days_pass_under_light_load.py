@@ -48,7 +48,6 @@ from kraftsim.lab.workloads.phases import (
     under_faults,
 )
 from kraftsim.lab.workloads.transform_app import OFFSETS_TOPIC, SETTINGS
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -66,6 +65,7 @@ replication of what they decide.
 """
 RETRY_SECONDS = 0.2
 EARLIEST: Final = -2
+NO_ERROR: Final = "NONE"
 SERIES, JOURNAL, AUDITED = "series", "journal", "audited"
 CLOCKS = ("clock-offset", "clock-jump-forward", "clock-jump-back", "clock-frozen", "clock-drift")
 
@@ -136,11 +136,8 @@ async def _keep_an_id(stage: ScenarioEnvironment, app: OrderApp, over_at: float)
     await stage.sleep(DAY_SECONDS + LATE_SECONDS)
     error = await _try_to_deal(client)
     await client.close()
-    if error is not ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-        raise ScenarioFailed(
-            f"{app.transactional_id} has expired, and its producer gets "
-            f"{'no error' if error is None else error.name}"
-        )
+    if error != "INVALID_PRODUCER_ID_MAPPING":
+        raise ScenarioFailed(f"{app.transactional_id} has expired, and its producer gets {error}")
     client, _ = await _deal(stage, app, None)
     if client.next_identity.producer_id == known:
         raise ScenarioFailed(f"{app.transactional_id} has expired, and is producer {known} again")
@@ -176,12 +173,12 @@ async def _transaction(client: TransactionalClient) -> None:
     await client.commit()
 
 
-async def _try_to_deal(client: TransactionalClient) -> ErrorCode | None:
+async def _try_to_deal(client: TransactionalClient) -> str:
     try:
         await _transaction(client)
     except (AbortNeeded, ProducerFailed) as failure:
-        return failure.error_code
-    return None
+        return failure.error_code.name
+    return "no error"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -234,7 +231,7 @@ async def _fresh_id(stage: ScenarioEnvironment, number: int) -> int:
 
 async def _write(client: ExactClient, producer_id: int, sequence: int) -> int:
     error, offset = await client.produce(producer_id, sequence, b"%d" % sequence)
-    if error is not ErrorCode.NONE:
+    if error.name != NO_ERROR:
         raise ScenarioFailed(f"batch {sequence} of producer {producer_id} got {error.name}")
     return offset
 
@@ -254,9 +251,10 @@ async def _committing(stage: ScenarioEnvironment, number: int, over_at: float) -
 
     async def commit(offset: int) -> bool:
         try:
-            return await consumer.commit({TopicPartition(AUDITED, 0): offset}) is ErrorCode.NONE
+            error = await consumer.commit({TopicPartition(AUDITED, 0): offset})
         except OSError:
             return False
+        return error.name == NO_ERROR
 
     async def asked() -> int:
         while not (found := await questions.committed(group_id, AUDITED, 1)):

@@ -58,7 +58,6 @@ from protocol.messages.k57_update_features import (
 from protocol.messages.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    DescribedGroup,
 )
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -547,6 +546,7 @@ async def _asked(node: NodeSpec, request: Message) -> Message | None:
 LATEST_TIMESTAMP = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 STABLE_RETRY_SECONDS = 0.1
+STABLE_GROUP = "Stable"
 
 
 class TransactionQueries:
@@ -630,21 +630,28 @@ class TransactionQueries:
                 return
             await asyncio.sleep(STABLE_RETRY_SECONDS)
 
-    async def described(self, group_id: str) -> DescribedGroup | ErrorCode | None:
-        """Return a consumer group as its coordinator describes it, or the error; None without an
-        answer.
+    async def owners(self, group_id: str, topic: str) -> dict[int, list[str]] | None:
+        """Return the members that own each partition of a topic, if the consumer group is stable;
+        None if it is not, or if there is no answer.
         """
         try:
             broker_id = await find_coordinator(self._connections, CoordinatorKind.GROUP, group_id)
             if isinstance(broker_id, ErrorCode):
-                return broker_id
+                return None
             connection = await self._connections.to_broker(broker_id)
             answer = await connection.request(ConsumerGroupDescribeRequest(group_ids=[group_id]))
         except OSError:
             return None
         assert isinstance(answer, ConsumerGroupDescribeResponse), "ConsumerGroupDescribe was asked"
-        found = answer.groups[0]
-        return ErrorCode(found.error_code) if found.error_code else found
+        group = answer.groups[0]
+        if group.error_code or group.group_state != STABLE_GROUP:
+            return None
+        owners: dict[int, list[str]] = {}
+        for member in group.members:
+            for row in member.assignment.topic_partitions:
+                for number in row.partitions if row.topic_name == topic else ():
+                    owners.setdefault(number, []).append(member.member_id)
+        return owners
 
     def close(self) -> None:
         """End the client."""
