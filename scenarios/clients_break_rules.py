@@ -1,5 +1,5 @@
 """A client breaks each rule of the protocol once, while others copy a topic in transactions and
-nodes fail: it gets Kafka's errors, and nobody else notices.
+nodes fail: it gets Kafka's errors, and no other client notices.
 
 It ends transactions that it has not begun, or that are another's, writes in past and future epochs,
 out of sequence, and into transactions that do not exist, and commits offsets as a stranger: see

@@ -3,7 +3,7 @@ them, under faults; checks that it forgets them then, and not before.
 
 Expiry takes days with Kafka's defaults, and runs last seconds: nothing that happens after a day or
 a week meets a fault. Here a day is DAY_SECONDS long: transactional ids, producer ids and records
-expire after one, and so do the segments and snapshots of everybody; offsets expire after a minute,
+expire after one, and so do the segments and snapshots of all nodes; offsets expire after a minute,
 the shortest that there is. Each client comes back before its time is over, several times, while
 nodes fail: it finds its id, the sequence of its last batch, its offset, its record. After the
 faults it stays away for too long, and finds nothing: a transactional producer that goes on gets

@@ -2,8 +2,8 @@
 
 It has ids of its own, and uses those of others where they are not its: a foreign transactional id
 with its own producer id, a group that it has not joined, an epoch that has ended or never began.
-What it sends is well-formed. An answer that only says that the cluster is busy is no verdict: it
-asks again.
+What it sends is well-formed. An answer that only says that the cluster is busy is no verdict: the
+request is sent once more.
 Source: the requirements of `kraftsim/conformance`, which Apache Kafka passes; KIP-98, KIP-227,
 KIP-320, KIP-360, KIP-447, KIP-588, KIP-848, KIP-890.
 """
@@ -83,7 +83,7 @@ BUSY: Final = (
 STRANGER: Final = "stranger"
 NOWHERE: Final = "no-such-topic"
 FAR: Final = 1000
-"""An epoch or a sequence that nobody has reached."""
+"""An epoch or a sequence that no client has reached."""
 Identity = tuple[int, int]
 """Producer id and epoch."""
 
