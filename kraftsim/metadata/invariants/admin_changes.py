@@ -3,7 +3,9 @@
 A change that is acknowledged is in the metadata log between its request and its answer, and a topic
 is created once; TOPIC_ALREADY_EXISTS is true. A configuration that already has its value needs no
 record: then it had the value at some time in between. Requests without an answer, or with a
-retriable error, promise nothing.
+retriable error, promise nothing. A controller that is deposed before it knows that its record is
+committed emits no event for it, and its successor does not either: where an earlier request asked
+for the same, a topic may exist, and a configuration may have its value, without an event.
 Source: KIP-339, KIP-631; linearizability of M. Herlihy, J. Wing, 1990.
 """
 
@@ -34,6 +36,8 @@ class AnswersInLog:
         self._now = 0
         self._created: dict[str, list[int]] = {}
         self._values: dict[Config, list[tuple[int, str | None]]] = {}
+        self._first_at: dict[tuple[str, str, str | None], int] = {}
+        """Topic, configuration, value -> when it was first requested."""
         self._sent: dict[Request, list[tuple[MetadataChangeSent, int, str]]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -49,6 +53,8 @@ class AnswersInLog:
             case MetadataChangeSent():
                 sent = self._sent.setdefault((event.client_id, event.request, event.topic), [])
                 sent.append((event, self._now, envelope.event_id))
+                wanted = (event.topic, event.config_name, event.config_value)
+                self._first_at.setdefault(wanted, self._now)
             case MetadataChangeAnswered():
                 return self._check(event, envelope.event_id)
         return None
@@ -80,6 +86,9 @@ class AnswersInLog:
         return found
 
     def _is_true(self, sent: MetadataChangeSent, at: int, error_code: int) -> bool:
+        wanted = (sent.topic, sent.config_name, sent.config_value)
+        if self._first_at[wanted] < at and (sent.config_name or error_code == EXISTS):
+            return True
         if not sent.config_name:
             created = self._created.get(sent.topic, [])
             if error_code == EXISTS:
@@ -99,6 +108,11 @@ _ANSWERS = f"""
         JOIN metadata_change_answered AS a ON a.run = s.run AND a.client_id = s.client_id
             AND a.request = s.request AND a.topic = s.topic AND s.position < a.position
         WHERE a.error_code IN ({ACKNOWLEDGED}, {EXISTS})
+    ), earliest AS (
+        SELECT run, topic, config_name, coalesce(concat('=', config_value), '') AS wanted,
+            min(position) AS first_at
+        FROM metadata_change_sent
+        GROUP BY run, topic, config_name, coalesce(concat('=', config_value), '')
     )
 """
 
@@ -142,12 +156,17 @@ INVARIANT = Invariant(
         ), judged AS (
             SELECT w.*,
                 CASE
+                    WHEN r.first_at < w.sent_at
+                        AND (w.config_name <> '' OR w.error_code = {EXISTS}) THEN true
                     WHEN w.config_name = '' AND w.error_code = {EXISTS}
                         THEN coalesce(n.known, 0) > 0
                     WHEN w.config_name = '' THEN coalesce(n.within, 0) = 1
                     ELSE f.run IS NOT NULL OR (e.run IS NULL AND w.config_value IS NULL)
                 END AS is_true
             FROM answered AS w
+            JOIN earliest AS r ON r.run = w.run AND r.topic = w.topic
+                AND r.config_name = w.config_name
+                AND r.wanted = coalesce(concat('=', w.config_value), '')
             LEFT JOIN creation AS n ON n.run = w.run AND n.client_id = w.client_id
                 AND n.request = w.request AND n.topic = w.topic
             LEFT JOIN earlier AS e ON e.run = w.run AND e.client_id = w.client_id
