@@ -180,7 +180,7 @@ raft-properties: setup ## Check the seven properties of Kafka's RaftEventSimulat
 more-seeds: setup ## Run the randomised tests with 200 more seeds; ARGS="tests/core --more-seeds 5000"
 	$(BIN)/pytest -q -m "not interop and not spark" $(or $(ARGS),--more-seeds 200)
 
-every-order: setup ## Explore event orderings exhaustively (bounded model check); ARGS="--cpu-seconds 60"
+every-order: setup ## Search small worlds of transactions, producer ids and elections completely; ARGS="WORD ... --all-orders" selects
 	$(BIN)/python -m tests.core.every_order $(ARGS)
 
 mutants: setup ## Insert one wrong rule at a time and check that a test or campaign fails: reference/mutants.md; ARGS="NAME ... --resume" selects

@@ -10,6 +10,7 @@ Exit code: 0 no violation, and every bug found; else 1.
 
 import argparse
 import sys
+import time
 
 from tests.core.every_order.search import Broken, search
 from tests.core.every_order.worlds import FOUND, WORLDS, one_producer, parts_of
@@ -57,6 +58,7 @@ def main() -> int:
     for name, case in FOUND.items():
         if not is_chosen(name):
             continue
+        began = time.process_time()
         try:
             search(
                 one_producer(parts_of("4.4", name), case.bounds),
@@ -65,7 +67,9 @@ def main() -> int:
                 reduces=not given.all_orders,
             )
         except Broken as broken:
-            print(f"{name}: {broken}", flush=True)
+            moves = str(broken).rpartition("after: ")[2].count(", ") + 1
+            spent = time.process_time() - began
+            print(f"{name}, {moves} moves, {spent:.1f} CPU seconds: {broken}", flush=True)
         else:
             status = 1
             print(f"NOT FOUND: {name}", flush=True)

@@ -87,9 +87,9 @@ WORLDS: dict[str, Callable[[], World]] = {
     "markers of a transaction of version 2, with moved leaders": lambda: Endings(
         version=2, transactions=1, troubles=1
     ),
-    "producer ids of two brokers, two controllers": lambda: Allocation(spends=3, troubles=1),
+    "producer ids of two brokers, two controllers": lambda: Allocation(spends=2, troubles=1),
     "producer ids of two brokers before 3.6, two controllers": lambda: Allocation(
-        waits=True, spends=3, troubles=1
+        waits=True, spends=2, troubles=1
     ),
     "election of three voters, a lost message and a power loss": lambda: Election(
         losses=1, crashes=1, time_outs=1
