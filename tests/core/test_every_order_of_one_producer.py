@@ -68,7 +68,7 @@ def test_an_answer_with_the_exhausted_producer_id_is_found() -> None:
     """The producer is refused as a stranger by its own coordinator."""
     bounds: Bounds = {"transactions": 2, "partitions": 1, "first_epoch": LAST_GIVEN_EPOCH}
     wrong = parts_of("4.4").replacing(transaction_rules=AnswersWithExhaustedId)
-    with pytest.raises(Broken, match="INVALID_PRODUCER_ID_MAPPING, and nobody has fenced it"):
+    with pytest.raises(Broken, match="INVALID_PRODUCER_ID_MAPPING, and no one has fenced it"):
         search(one_producer(wrong, bounds), depth=200, cpu_seconds=60, reduces=True)
     right = search(one_producer(parts_of("4.4"), bounds), depth=200, cpu_seconds=60, reduces=True)
     assert right.is_complete

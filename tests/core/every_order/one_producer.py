@@ -67,7 +67,7 @@ class OneProducer(TransactionExchange):
 
     def _check_records(self) -> None:
         """Each record is in a log once; a transaction has one result, that which the client was
-        told; a marker ends one transaction.
+        answered with; a marker ends one transaction.
         """
         verdicts: dict[int, bool] = {}
         for name, partition in self.partitions.items():
@@ -92,7 +92,7 @@ class OneProducer(TransactionExchange):
         for number, outcome in enumerate(self.outcomes, 1):
             if outcome is not TransactionOutcome.UNKNOWN and number in verdicts:
                 assert verdicts[number] is (outcome is TransactionOutcome.COMMITTED), (
-                    f"the client was told that transaction {number} is {outcome.value}"
+                    f"the client has the answer that transaction {number} is {outcome.value}"
                 )
 
     def _check_timeout(self) -> None:
@@ -119,7 +119,7 @@ class OneProducer(TransactionExchange):
         return now.entry.facts.state in AT_REST and not has_open and self._committed_are_complete()
 
     def _committed_are_complete(self) -> bool:
-        """Whether each transaction that the client was told to be committed is so, everywhere."""
+        """Whether each transaction that the client saw committed is so, everywhere."""
         committed = {
             number
             for number, outcome in enumerate(self.outcomes, 1)
@@ -175,7 +175,7 @@ class OneProducer(TransactionExchange):
         )
 
     def sufficient(self, moves: list[str]) -> list[str]:
-        """See search.SettlingWorld: all moves of the client, or of one partition, if nobody else
+        """See search.SettlingWorld: all moves of the client, or of one partition, if no other node
         can send it anything before.
         """
         if self._is_client_apart():

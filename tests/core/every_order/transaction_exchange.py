@@ -115,7 +115,7 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class Attempt:
-    """One Produce request to one partition. `request_id` is None if nobody awaits the response."""
+    """One Produce request to one partition. `request_id` is None if no one awaits the response."""
 
     sent: Sent
     request_id: int | None
@@ -233,7 +233,7 @@ class TransactionExchange:
         self._late_requests: list[SendQuestion] = []
         self._begun = 0
         self.outcomes: list[TransactionOutcome] = []
-        """What the client was told of each transaction."""
+        """What the client was answered for each transaction."""
         self._has_failed = False
         self._forced = 0
         producer = ProducerSettings(
@@ -450,7 +450,7 @@ class TransactionExchange:
                 self.outcomes.append(outcome)
             case ProducerErred(is_fatal=True):
                 assert self._forced, (
-                    f"the producer fails with {effect.error_code.name}, and nobody has fenced it"
+                    f"the producer fails with {effect.error_code.name}, and no one has fenced it"
                 )
                 self._has_failed = True
 

@@ -28,7 +28,7 @@ FOUND: dict[str, Found] = {
     "KAFKA-10080": Found(message="CompleteCommit after CompleteCommit", bounds={"transactions": 1}),
     "KAFKA-16352": Found(message="nothing goes on", bounds={"transactions": 1, "failovers": 1}),
     "KAFKA-17754": Found(
-        message="nobody has fenced it|is committed in one partition|was told",
+        message="no one has fenced it|is committed in one partition|has the answer",
         bounds={"transactions": 2, "loses": "request", "aborts": 0},
     ),
     "KAFKA-19999": Found(message="nothing goes on", bounds={"transactions": 1, "loses": "markers"}),
