@@ -149,6 +149,7 @@ def draw_rule(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="broker_loses_cluster_action",
+    provoked_errors=(31,),  # CLUSTER_AUTHORIZATION_FAILED: brokers pass it on
     summary="A broker loses the right to request producer ids: per KIP-730's text it shuts down, "
     "as shipped it keeps running and rejects clients.",
     must_exercise=(

@@ -94,6 +94,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="clients_break_rules",
+    provoked_errors=(42, 50),  # INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT: the rule breaker
     summary="A client breaks each rule of the protocol once while nodes fail: it gets Kafka's "
     "errors, and the others copy each record once.",
     must_exercise=MUST_EXERCISE,

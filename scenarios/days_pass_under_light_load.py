@@ -368,6 +368,7 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="days_pass_under_light_load",
+    provoked_errors=(49,),  # INVALID_PRODUCER_ID_MAPPING: transactional ids expire
     summary="Transactional ids, producer ids, offsets and records expire while nodes fail: not "
     "before their time, and then they do.",
     must_exercise=(

@@ -326,6 +326,7 @@ def _failure(
 
 SCENARIO = Scenario(
     name="topic_recreation_under_load",
+    provoked_errors=(45,),  # OUT_OF_ORDER_SEQUENCE_NUMBER: of a new topic with a known name
     summary="A topic is deleted and created again under the same name while clients write and "
     "read; nothing of a former topic is in the new one.",
     must_exercise=(

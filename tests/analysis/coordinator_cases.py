@@ -8,6 +8,7 @@ from random import Random
 from msgspec.structs import replace
 
 from kraftsim.events.event import Event
+from kraftsim.partitions.events import LeaderElected
 from kraftsim.transactions.events import (
     TransactionalIdExpired,
     TransactionChangeGivenUp,
@@ -62,6 +63,13 @@ def read_back(
         coordinator_epoch=coordinator_epoch,
         partition=0,
         record_offset=offset,
+    )
+
+
+def leads(leader_epoch: int) -> Event:
+    """A broker becomes the leader of the partition that it reads."""
+    return LeaderElected(
+        topic="__transaction_state", partition=0, leader_epoch=leader_epoch, next_offset=0
     )
 
 
@@ -356,6 +364,7 @@ def add_coordinator_events(history: History, random: Random, slip: Callable[[], 
                         name=name,
                     ),
                 )
+        history.emit(node, leads(coordinator_epoch))
         history.emit(node, all_read(end_offset, coordinator_epoch=coordinator_epoch))
         if commits:
             history.emit(node, elsewhere(loaded(commits - slip(), 100 + commits - slip())))

@@ -13,7 +13,8 @@ from kraftsim.clients.events_transactions import (
     TransactionErred,
 )
 from kraftsim.events.event import Event
-from kraftsim.metadata.events import ConfigChanged, TopicCreated
+from kraftsim.metadata.events import ConfigChanged, ControllerElected, TopicCreated
+from kraftsim.partitions.events import LeaderElected
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.transactions.events import TransactionAbortForced, TransactionsLoaded
 from tests.analysis.history import History, Row
@@ -79,6 +80,11 @@ def forced(name: str = "x") -> Event:
 def loads() -> Event:
     """A broker becomes the coordinator of some transactional ids."""
     return TransactionsLoaded(partition=0, coordinator_epoch=1, transaction_count=1, next_offset=9)
+
+
+def leads() -> Event:
+    """It becomes the leader of their partition before."""
+    return LeaderElected(topic="__transaction_state", partition=0, leader_epoch=1, next_offset=0)
 
 
 def checked(operations: int = 3) -> Event:
@@ -161,7 +167,10 @@ def add_owner_events(history: History, random: Random, slip: Callable[[], bool])
         for _ in range(random.randrange(3)):
             history.emit(client_id, asks(client_id, (5, number)))
             if random.random() < 0.3:
-                history.emit("b", random.choice((loads, forced, answered))())
+                cause = random.choice((loads, forced, answered))
+                if cause is loads and not slip():
+                    history.emit("b", leads())
+                history.emit("b", cause())
         if slip() or random.random() < 0.2:
             history.emit(client_id, errs(client_id, random.choice((PAST_EPOCH, FENCED, 45))))
     history.emit("h", checked(random.randrange(1, 3)))
@@ -203,6 +212,11 @@ def logged(value: str | None = None, *, config: str = "", topic: str = "t") -> E
     )
 
 
+def elected() -> Event:
+    """A controller is elected."""
+    return ControllerElected(leader_epoch=5, epoch_start_offset=0)
+
+
 AGE = "retention.ms"
 ADMIN_ROWS: list[Row] = [
     ("a topic is created before the answer", ADMIN, on("a", changes(), logged(), gets()), OK, 1),
@@ -218,6 +232,10 @@ ADMIN_ROWS: list[Row] = [
      on("a", changes(), changes(2), gets(2, EXISTS)), OK, 1),
     ("a request without an answer may have set the value", ADMIN,
      on("a", changes(1, "5", config=AGE), changes(2, "5", config=AGE), gets(2)), OK, 1),
+    ("a broker may have forwarded the request to two controllers", ADMIN,
+     on("a", changes(1, "5", config=AGE), elected(), gets()), OK, 1),
+    ("but a controller was elected before the request", ADMIN,
+     on("a", elected(), changes(1, "5", config=AGE), gets()), VIOLATED, 1, (f"a/1/t/{AGE}",)),
     ("a request without an answer asked for another value", ADMIN,
      on("a", changes(1, "6", config=AGE), changes(2, "5", config=AGE), gets(2)), VIOLATED, 1,
      (f"a/2/t/{AGE}",)),
@@ -255,6 +273,8 @@ def add_admin_events(history: History, random: Random, slip: Callable[[], bool])
         topic, config = random.choice(("t", "u")), random.choice(("", AGE))
         value = random.choice((None, "5", "6")) if config else None
         history.emit("a", changes(request, value, config=config, topic=topic))
+        if random.random() < 0.1:
+            history.emit("c", elected())
         if not slip() and random.random() < 0.9:
             history.emit("c", logged("7" if slip() else value, config=config, topic=topic))
         history.emit("a", gets(request, EXISTS if random.random() < 0.2 else 0, topic=topic))

@@ -130,6 +130,10 @@ WASTE_ROWS: list[Row] = [
 ]  # fmt: skip
 
 
+BEYOND = 1000
+"""An epoch above those of all other parts of a random history."""
+
+
 def add_waste_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a partition, a coordinator and a quorum change, mostly with need."""
     history.emit("c", created())
@@ -152,7 +156,7 @@ def add_waste_events(history: History, random: Random, slip: Callable[[], bool])
                 history.emit(broker, elected(topic, number))
             for _ in range(2 if slip() else 1):
                 history.emit(broker, load())
-    epoch = end_offset = 0
+    epoch, end_offset = BEYOND, 0
     for _ in range(random.randrange(5)):
         epoch += 2 if slip() else 1
         history.emit("c", knows(epoch))

@@ -20,58 +20,27 @@ from kraftsim.world.interface import stream
 
 EXEMPT: dict[str, str] = {}
 """Scenarios without a fault space, each with the reason why random faults make it meaningless."""
-NOT_YET = (
-    "admin_requests_during_controller_failover",
-    "bridge_release",
-    "controller_disk_corruption",
-    "controller_failover_during_migration",
-    "controller_power_loss_mid_write",
-    "controller_power_loss_slow_disks",
-    "controller_power_loss_write_backlog",
-    "controller_unreachable_for_minutes",
-    "duplicate_broker_id",
-    "election_timeouts_too_short",
-    "empty_snapshot_silent_duplicate",
-    "empty_snapshot_unknown_producer_id",
-    "kip_447_upgrade",
-    "kip_447_upgrade_on_zookeeper",
-    "metadata_changes_in_idle_cluster",
-    "migration_rollback",
-    "missing_remote_producer_snapshot",
-    "producer_ids_unavailable_during_upgrade",
-    "quorum_leader_partitioned_from_voters",
-    "quorum_liveness_with_majority",
-    "rolling_upgrade",
-    "rolling_upgrade_on_zookeeper",
-    "tiered_storage_after_upgrade",
-    "torn_large_metadata_records",
-    "unsafe_downgrade_refused",
-    "voter_changes_under_faults",
-    "zk_to_kraft_migration",
-    "zookeeper_2_8_to_latest",
-)
-"""Upgrades, migrations, ZooKeeper, quorums and tiered storage: to be emptied."""
 WITH_SPACE = tuple(each for each in scenarios() if each.fault_space is not None)
 SEEDS = range(60)
 
 
 def test_every_scenario_has_a_fault_space_or_a_reason_against_one() -> None:
     without = {each.name for each in scenarios() if each.fault_space is None}
-    assert without <= {*EXEMPT, *NOT_YET}, "declare Scenario.fault_space (fault_space.py)"
+    assert without <= {*EXEMPT}, "declare Scenario.fault_space (fault_space.py)"
     assert all(reason.endswith(".") for reason in EXEMPT.values())
 
 
 def test_no_scenario_is_excused_that_has_a_fault_space() -> None:
-    assert not {each.name for each in WITH_SPACE} & {*EXEMPT, *NOT_YET}
+    assert not {each.name for each in WITH_SPACE} & {*EXEMPT}
 
 
 @pytest.mark.parametrize("each", WITH_SPACE, ids=lambda each: each.name)
 def test_fault_space_is_that_of_the_cluster_which_runs(each: Scenario) -> None:
     """Hosts, omitted kinds and the hosts of the budget exist; each API has clients and servers."""
-    space = each.fault_space
-    assert space is not None
     most = max(each.controllers_drawn, default=each.controllers)
-    spec = RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most).spec(port=1)
+    request = RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most)
+    space, spec = request.fault_space, request.spec(port=1)
+    assert space is not None
     assert set(space.nodes) == set(spec.node_names)
     assert set(space.of(BROKERS)) == set(spec.broker_names)
     assert set(space.omits) <= {kind.name for kind in FAULTS.all()}

@@ -131,7 +131,7 @@ NO_ERROR_OF_ELECTIONS = (
     "FENCED_LEADER_EPOCH names a later epoch, which must exist; the vote itself is the answer"
 )
 ZOOKEEPER_MODE = (
-    "the controller of ZooKeeper mode does not send it again after an error: a broker answers one "
+    "the controller of brokers in ZooKeeper mode does not send it again after an error: a broker answers one "
     "only to a former controller, or if it was registered again, when it is sent again anyway"
 )
 PRODUCER_AUTH: Final = (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,)
@@ -195,6 +195,7 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
             (BROKERS, BROKERS),
             (BROKERS, CONTROLLERS),
             (CONTROLLERS, CONTROLLERS),
+            (CONTROLLERS, BROKERS),
         )
     },
     (ApiKey.INIT_PRODUCER_ID, CLIENTS, BROKERS): _errors(
@@ -309,6 +310,10 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         before=(*LEADER_MOVES, E.UNKNOWN_TOPIC_OR_PARTITION),
         after=(E.REQUEST_TIMED_OUT, E.NOT_LEADER_OR_FOLLOWER),
     ),
+    (ApiKey.DESCRIBE_CONFIGS, CLIENTS, BROKERS): _errors(before=(E.UNKNOWN_TOPIC_OR_PARTITION,)),
+    (ApiKey.ALTER_REPLICA_LOG_DIRS, CLIENTS, BROKERS): _errors(
+        before=(E.REPLICA_NOT_AVAILABLE, E.KAFKA_STORAGE_ERROR)
+    ),
     **{
         (key, CLIENTS, BROKERS): _errors(before=CONTROLLER_MOVES, after=CONTROLLER_IS_LATE)
         for key in (
@@ -404,8 +409,9 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         before=(E.BROKER_NOT_AVAILABLE, E.NOT_LEADER_OR_FOLLOWER)
     ),
     **{
-        (key, BROKERS, BROKERS): _errors(reason=ZOOKEEPER_MODE)
+        (key, controllers, BROKERS): _errors(reason=ZOOKEEPER_MODE)
         for key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
+        for controllers in (BROKERS, CONTROLLERS)
     },
     (ApiKey.CONTROLLED_SHUTDOWN, BROKERS, BROKERS): _errors(
         before=(E.STALE_CONTROLLER_EPOCH,), after=(E.STALE_CONTROLLER_EPOCH,)

@@ -5,7 +5,8 @@ is created once; TOPIC_ALREADY_EXISTS is true. A configuration that already has 
 record: then it had the value at some time in between. Requests without an answer, or with a
 retriable error, promise nothing. A controller that is deposed before it knows that its record is
 committed emits no event for it, and its successor does not either: where an earlier request asked
-for the same, a topic may exist, and a configuration may have its value, without an event.
+for the same, or a controller was elected in between so that a broker may have forwarded the request
+again, a topic may exist, and a configuration may have its value, without an event.
 Source: KIP-339, KIP-631; linearizability of M. Herlihy, J. Wing, 1990.
 """
 
@@ -15,7 +16,7 @@ from kraftsim.clients.events_admin import MetadataChangeAnswered, MetadataChange
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
-from kraftsim.metadata.events import ConfigChanged, TopicCreated
+from kraftsim.metadata.events import ConfigChanged, ControllerElected, TopicCreated
 
 NAME: Final = "admin-answers-in-metadata-log"
 OF_TOPIC: Final = 2
@@ -34,6 +35,7 @@ class AnswersInLog:
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._now = 0
+        self._elected_at = 0
         self._created: dict[str, list[int]] = {}
         self._values: dict[Config, list[tuple[int, str | None]]] = {}
         self._first_at: dict[tuple[str, str, str | None], int] = {}
@@ -44,6 +46,8 @@ class AnswersInLog:
         """Process a record of the metadata log, a request or an answer."""
         self._now += 1
         match event:
+            case ControllerElected():
+                self._elected_at = self._now
             case TopicCreated(topic=topic):
                 self._created.setdefault(topic, []).append(self._now)
             case ConfigChanged(resource_type=resource_type) if resource_type == OF_TOPIC:
@@ -87,7 +91,8 @@ class AnswersInLog:
 
     def _is_true(self, sent: MetadataChangeSent, at: int, error_code: int) -> bool:
         wanted = (sent.topic, sent.config_name, sent.config_value)
-        if self._first_at[wanted] < at and (sent.config_name or error_code == EXISTS):
+        is_repeated = self._first_at[wanted] < at or self._elected_at > at
+        if is_repeated and (sent.config_name or error_code == EXISTS):
             return True
         if not sent.config_name:
             created = self._created.get(sent.topic, [])
@@ -121,7 +126,13 @@ INVARIANT = Invariant(
     rule="A change of a topic that an administrator got acknowledged is in the metadata log "
     "between its request and its answer, a creation once.",
     source="KIP-339, KIP-631",
-    watches=(MetadataChangeSent, MetadataChangeAnswered, TopicCreated, ConfigChanged),
+    watches=(
+        MetadataChangeSent,
+        MetadataChangeAnswered,
+        TopicCreated,
+        ConfigChanged,
+        ControllerElected,
+    ),
     check=AnswersInLog,
     examined=f"WITH {_ANSWERS} SELECT run, count(*) FROM answered GROUP BY run",
     violations=f"""
@@ -153,10 +164,15 @@ INVARIANT = Invariant(
                 AND c.config_name = w.config_name AND c.position < w.position
                 AND (c.position > w.sent_at OR c.position = e.position)
             WHERE c.value = w.config_value OR (c.value IS NULL AND w.config_value IS NULL)
+        ), forwarded_again AS (
+            SELECT DISTINCT w.run, w.client_id, w.request, w.topic
+            FROM answered AS w
+            JOIN controller_elected AS l ON l.run = w.run AND l.position > w.sent_at
+                AND l.position < w.position
         ), judged AS (
             SELECT w.*,
                 CASE
-                    WHEN r.first_at < w.sent_at
+                    WHEN (r.first_at < w.sent_at OR a.run IS NOT NULL)
                         AND (w.config_name <> '' OR w.error_code = {EXISTS}) THEN true
                     WHEN w.config_name = '' AND w.error_code = {EXISTS}
                         THEN coalesce(n.known, 0) > 0
@@ -167,6 +183,8 @@ INVARIANT = Invariant(
             JOIN earliest AS r ON r.run = w.run AND r.topic = w.topic
                 AND r.config_name = w.config_name
                 AND r.wanted = coalesce(concat('=', w.config_value), '')
+            LEFT JOIN forwarded_again AS a ON a.run = w.run AND a.client_id = w.client_id
+                AND a.request = w.request AND a.topic = w.topic
             LEFT JOIN creation AS n ON n.run = w.run AND n.client_id = w.client_id
                 AND n.request = w.request AND n.topic = w.topic
             LEFT JOIN earlier AS e ON e.run = w.run AND e.client_id = w.client_id
