@@ -131,8 +131,9 @@ NO_ERROR_OF_ELECTIONS = (
     "FENCED_LEADER_EPOCH names a later epoch, which must exist; the vote itself is the answer"
 )
 ZOOKEEPER_MODE = (
-    "the controller of brokers in ZooKeeper mode does not send it again after an error: a broker answers one "
-    "only to a former controller, or if it was registered again, when it is sent again anyway"
+    "the controller of brokers in ZooKeeper mode does not send it again after an error: a broker "
+    "answers one only to a former controller, or if it was registered again, when it is sent again "
+    "anyway"
 )
 PRODUCER_AUTH: Final = (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,)
 
