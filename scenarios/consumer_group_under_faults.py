@@ -47,6 +47,8 @@ CHANGE_SECONDS = (0.5, 3.0)
 DESCRIBE_SECONDS = 0.2
 SILENT_SECONDS = 40.0
 
+COPIERS = ("copier-1", "copier-2", "copier-3", "copier-4")
+
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Run the members under faults, heal, wait until the assignment settles, and check the copy."""
@@ -189,10 +191,8 @@ SCENARIO = Scenario(
     fault_space=cluster_fault_space(
         controllers=1,
         brokers=3,
-        clients=(
-            *(f"writer-{number}" for number in (1, 2)),
-            *(f"copier-{number}" for number in (1, 2, 3, 4)),
-        ),
+        clients=("writer-1", "writer-2", *COPIERS),
+        may_answer_fatal=COPIERS,
         apis=(*WRITER_APIS, *TRANSACTION_APIS, *CONSUMER_GROUP_APIS),
         brokers_keep_records=True,
         brokers_replicate=True,
