@@ -25,7 +25,7 @@ from kraftsim.lab.faults.coverage import labels_of
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "search-coverage.json"
 SEEDS: Final = 20
-DRAWN_SEEDS: Final = 400
+DRAWN_SEEDS: Final = 200
 """So many schedules of each scenario are drawn to see what can be drawn at all."""
 
 

@@ -110,7 +110,9 @@ def test_corruption_below_the_recovery_point_stops_a_voter_until_healed() -> Non
     """
     with fault_cluster(settings=OFTEN_CHECKPOINTED) as cluster:
         path = cluster.host(FOLLOWER).durable.durable_files(LOG)[0]
-        injection = cluster.inject("bit-rot", FOLLOWER, {"file_class": "metadata-log"})
+        injection = cluster.inject(
+            "bit-rot", FOLLOWER, {"file_class": "metadata-log", "is_checked": True}
+        )
         assert injection.is_effective
         (reason,) = [event.reason for event in cluster.of(NodeFailed, FOLLOWER)]
         assert (

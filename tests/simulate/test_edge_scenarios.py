@@ -69,13 +69,13 @@ def test_brokers_that_flush_may_lose_what_they_did_not_flush() -> None:
             assert set(size.may_lose[DataLoss.UNFLUSHED]) >= set(allowed)
             assert set(brokers) & set(size.may_lose[DataLoss.UNFLUSHED]) == set(allowed)
             assert not set(brokers) & set(size.may_lose[DataLoss.FLUSHED])
-            assert not set(brokers) & set(size.may_lose[DataLoss.TRUST])
 
 
 def test_faults_hit_every_class_of_file_of_a_replica() -> None:
     space = scenario(SMALL).fault_space
     assert space is not None
     assert {each.file_class for each in space.files if each.role == BROKERS} == {
+        FileClass.METADATA_LOG,
         FileClass.PARTITION_LOG,
         FileClass.OFFSET_INDEX,
         FileClass.TIME_INDEX,
@@ -84,5 +84,5 @@ def test_faults_hit_every_class_of_file_of_a_replica() -> None:
         FileClass.LEADER_EPOCHS,
         FileClass.HIGH_WATERMARKS,
         FileClass.LOG_STARTS,
-        FileClass.CHECKPOINT,
+        FileClass.RECOVERY_POINTS,
     }

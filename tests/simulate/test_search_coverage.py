@@ -21,7 +21,7 @@ SEARCHED = [each for each in scenarios() if each.fault_space is not None]
 
 @pytest.fixture(scope="module")
 def drawn() -> Counter[str]:
-    """The labels of 400 schedules of each scenario with a fault space."""
+    """The labels of 200 schedules of each scenario with a fault space."""
     return drawn_labels(SEARCHED)
 
 

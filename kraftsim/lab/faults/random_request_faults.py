@@ -35,11 +35,11 @@ from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
 from kraftsim.lab.faults.possible_errors import PossibleError, possible_errors
 from kraftsim.lab.faults.random_faults import draw_value
 from kraftsim.lab.faults.request_fault_text import request_fault_text
-from kraftsim.lab.faults.rules_error_responses import has_throttle_time
 from kraftsim.lab.faults.rules_request_faults import CLIENTS as CLIENT_SENDERS
 from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault
+from kraftsim.lab.faults.rules_request_subjects import THROTTLE_TIME
 from protocol.api_keys import ApiKey
-from protocol.messages.registry import versions_of
+from protocol.messages.registry import response_class, versions_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
@@ -307,7 +307,7 @@ class _Draw:
             case RequestAction.TRUNCATE:
                 return {"after_bytes": self._integer(LEFT_BYTES)}
             case RequestAction.THROTTLE:
-                can_tell = way.is_done and has_throttle_time(api.key, versions_of(api.key)[1])
+                can_tell = way.is_done and hasattr(response_class(api.key)(), THROTTLE_TIME)
                 if can_tell and self._random.random() < 0.5:
                     return {"throttle_ms": self._integer(DURATION_MS)}
                 return {"bytes_per_second": self._integer(RATES)}
