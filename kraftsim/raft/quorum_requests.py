@@ -88,9 +88,9 @@ class WaitingFetches:
         """Complete the waiting fetches that can be completed."""
         is_over = not self._raft.replica.is_leader
         if is_over or not is_committed:
-            self._read(lambda: self._waiting.check(Reader.VOTER))
+            self._waiting.check(Reader.VOTER)
         if is_over or is_committed:
-            self._read(lambda: self._waiting.check(Reader.OBSERVER))
+            self._waiting.check(Reader.OBSERVER)
 
     def close(self) -> None:
         """Drop all waiting fetches; the node is stopping."""
@@ -189,14 +189,19 @@ class WaitingFetches:
         """Answer with the available data: the wait time is over."""
         self._raft.when_durable(lambda: self._read(waiting.answer))
 
-    def _read(self, action: Callable[[], None]) -> None:
-        """Run an action that reads the log. A failed disk stops the node, as for any other access
-        to the log, so that another voter can become leader.
+    def fail_disk(self, refused: OSError) -> None:
+        """The log could not be read.
+
+        A failed disk stops the node, as for any other access to the log, so that another voter can
+        become leader.
         """
+        self._raft.fail_disk("read", refused)
+
+    def _read(self, action: Callable[[], None]) -> None:
         try:
             action()
         except OSError as refused:
-            self._raft.fail_disk("read", refused)
+            self.fail_disk(refused)
 
 
 class _Waiting:
@@ -232,8 +237,15 @@ class _Waiting:
 
     def try_complete(self) -> bool:
         """Answer if there is new data for this replica, or if this node lost leadership of the
-        epoch.
+        epoch. If the disk fails, there is no answer, and nothing to wait for.
         """
+        try:
+            return self._answered()
+        except OSError as refused:  # here, as another thread may make this attempt
+            self._fetches.fail_disk(refused)
+            return True
+
+    def _answered(self) -> bool:
         refused = self._refused()
         if refused is not None:
             self._later.complete(refused)

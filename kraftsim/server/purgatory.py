@@ -38,7 +38,16 @@ class HandOver(Protocol):
 class DelayedOperation(Generic[K]):
     """A delayed operation: one request in a purgatory."""
 
-    __slots__ = ("alarm", "is_over", "keys", "may_matter", "number", "waiting")
+    __slots__ = (
+        "alarm",
+        "is_over",
+        "is_tried",
+        "keys",
+        "may_matter",
+        "must_try_again",
+        "number",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -52,6 +61,10 @@ class DelayedOperation(Generic[K]):
         self.keys = keys
         self.may_matter = may_matter
         self.is_over = False
+        self.is_tried = False
+        """Whether an attempt to complete it is under way."""
+        self.must_try_again = False
+        """Whether a watched key has changed during this attempt."""
         self.alarm: asyncio.TimerHandle | None = None
 
 
@@ -110,12 +123,31 @@ class Purgatory(Generic[K]):
 
     def _complete(self, key: K) -> None:
         for operation in list(self._operations.get(key, {}).values()):
-            if (
-                not operation.is_over
-                and (operation.may_matter is None or operation.may_matter(key))
-                and operation.waiting.try_complete()
-            ):
-                self.leave(operation)
+            if not operation.is_over:
+                self._try(operation, key)
+
+    def _try(self, operation: DelayedOperation[K], key: K) -> None:
+        """Complete an operation if possible: once, even if the attempt itself changes a watched key.
+
+        A read that fails takes the partitions of its log directory offline; an append that is
+        replicated lets a coordinator append the next one.
+        Source: DelayedOperation.safeTryComplete, whose `completed` is set before `onComplete`.
+        """
+        if operation.is_tried:
+            operation.must_try_again = True
+            return
+        operation.is_tried = True
+        try:
+            is_complete = (
+                operation.may_matter is None or operation.may_matter(key)
+            ) and operation.waiting.try_complete()
+            while not is_complete and operation.must_try_again and not operation.is_over:
+                operation.must_try_again = False
+                is_complete = operation.waiting.try_complete()
+        finally:
+            operation.is_tried = operation.must_try_again = False
+        if is_complete:
+            self.leave(operation)
 
     def leave(self, operation: "DelayedOperation[K]") -> None:
         """End a wait without an answer: it was already sent, or is not needed any more."""

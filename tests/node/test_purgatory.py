@@ -64,6 +64,66 @@ async def test_operation_completes_by_its_first_trigger() -> None:
     assert not purgatory.watched_keys
 
 
+@dataclass
+class ChangesItsKey(Wait):
+    """A wait whose attempt changes a key it watches, as a read does whose disk fails."""
+
+    change: Callable[[], None] = lambda: None
+    allowed_by_change: bool = False
+    has_changed: bool = False
+
+    def try_complete(self) -> bool:
+        """Change the key once, then complete if allowed."""
+        before = self.may_complete
+        if not self.has_changed:
+            self.has_changed = True
+            self.may_complete = self.may_complete or self.allowed_by_change
+            self.change()
+        if before:
+            self.ended.append("completed")
+        return before
+
+
+@pytest.mark.parametrize("allowed_by_change", [False, True])
+async def test_operation_whose_attempt_changes_its_key_completes_once(
+    *, allowed_by_change: bool
+) -> None:
+    """DelayedOperation.safeTryComplete: by the attempt under way, or by one after it if only the
+    change allows it.
+    """
+    purgatory: Purgatory[str] = Purgatory(AtOnce())
+    wait = ChangesItsKey(has_changed=True)
+    other = Wait()
+    purgatory.try_complete_else_watch(wait, ["a", "b"], 20)
+    purgatory.try_complete_else_watch(other, ["b"], 20)
+    wait.has_changed, wait.may_complete = False, not allowed_by_change
+    wait.allowed_by_change = allowed_by_change
+    other.may_complete = True
+    wait.change = lambda: purgatory.check("b")
+    purgatory.check("a")
+    assert wait.ended == ["completed"] and other.ended == ["completed"]
+    await asyncio.sleep(0.03)
+    assert wait.ended == ["completed"] and not purgatory.watched_keys
+
+
+async def test_operation_is_completed_once_if_the_change_of_another_key_comes_from_its_filter() -> (
+    None
+):
+    """A Fetch reads to find out whether a key matters, and this read may fail, too."""
+    purgatory: Purgatory[str] = Purgatory(AtOnce())
+    wait = Wait()
+
+    def may_matter(key: str) -> bool:
+        if key == "a":
+            purgatory.check("b")
+        return True
+
+    purgatory.try_complete_else_watch(wait, ["a", "b"], 20, may_matter)
+    wait.may_complete = True
+    purgatory.check("a")
+    assert wait.ended == ["completed"] and not purgatory.watched_keys
+
+
 async def test_stopped_node_discards_waiting_operations() -> None:
     """A stopped node sends no responses."""
     purgatory: Purgatory[str] = Purgatory(AtOnce())
