@@ -20,7 +20,9 @@ from kraftsim.raft.rules_messages import fetch_request
 from kraftsim.raft.rules_settings import RaftSettings
 from kraftsim.raft.rules_voters import Address, VoterNode
 from kraftsim.raft.snapshotting import Snapshotting
+from kraftsim.server.call import Deferred
 from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import YieldPoint
 from kraftsim.world.simulated import Simulation
 from protocol.messages import k01_fetch as fetch
 from protocol.metadata.controller import NoOpRecord
@@ -28,6 +30,7 @@ from protocol.metadata.registry import build_record
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record
 from protocol.storage.quorum_state import QuorumState, parse_quorum_state
+from protocol.uuids import METADATA_TOPIC_ID
 from tests.node.controllers import controller_config
 
 HOST, LISTENER = "controller-101", "CONTROLLER"
@@ -335,6 +338,56 @@ def test_cached_fetch_response_is_always_current() -> None:
             assert len({each.rest for each in said}) == 4
 
         harness.run(program())
+
+
+def test_disk_that_fails_in_a_preempted_fetch_stops_the_node() -> None:
+    """The thread that completes the waiting Fetch handles the failure: the one that woke it goes on
+    long before.
+    """
+    with Harness(ALONE) as harness:
+
+        async def program() -> None:
+            raft = await harness.up()
+            while not harness.listener.led:
+                await harness.pass_ms(10)
+            late = Late()
+            fetches = WaitingFetches(raft, late)
+            asked = fetch.FetchPartition(
+                partition=0,
+                current_leader_epoch=raft.leader_epoch,
+                fetch_offset=raft.log_end_offset,
+                last_fetched_epoch=raft.leader_epoch,
+            )
+            topic = fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[asked])
+            request = fetch.FetchRequest(max_wait_ms=1000, topics=[topic])
+            request.replica_state = fetch.ReplicaState(replica_id=7)
+            fetches.fetch(request, 17)  # has the high watermark
+            later = fetches.fetch(request, 17)
+            assert isinstance(later, Deferred) and not late.works
+            raft.append(no_op(raft.log_end_offset, raft.leader_epoch), 1, "x")
+            fetches.on_readable(is_committed=True)
+
+            def refuse(offset: int, max_bytes: int, end_offset: int) -> "memoryview[int]":
+                raise OSError(5, "the disk refuses")
+
+            raft.store.read = refuse  # type: ignore[method-assign]  # replaced for the test
+            (work,) = late.works
+            work()
+            assert later.answer is None
+            assert isinstance(harness.shell.failure, OSError)
+
+        harness.run(program())
+
+
+class Late:
+    """A world in which each thread that gets work is preempted."""
+
+    def __init__(self) -> None:
+        self.works: list[Callable[[], object]] = []
+
+    def hand_over(self, place: YieldPoint, work: Callable[[], object]) -> None:
+        """Keep the work."""
+        self.works.append(work)
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
