@@ -43,7 +43,7 @@ from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.migration.migration import Migration
 from kraftsim.server.broker import Broker
-from kraftsim.server.combined import controller_of
+from kraftsim.server.combined import broker_of, controller_of
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.events import NodeFailed
 from kraftsim.world.simulated import Host, Simulation
@@ -250,6 +250,16 @@ class SimulatedCluster:
                 }
             )
         return found
+
+    def without_a_directory(self) -> list[str]:
+        """Return the brokers that go on without a log directory that has failed."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if self.hosts[name].is_alive
+            and (broker := broker_of(node)) is not None
+            and not all(each.is_online for each in broker.partitions.directories.all)
+        ]
 
     def write_disks(self, directory: RunDirectory) -> None:
         """Copy every node's simulated disk to the run's directory, for inspection."""
@@ -467,8 +477,12 @@ class SimulatedEnvironment:
         self._schedule.arm()
 
     async def heal(self) -> None:
-        """End every fault, and restart nodes that are down."""
+        """End every fault, and restart nodes that are down, or work without a failed log directory:
+        a broker uses it again only after a restart.
+        """
         self._schedule.heal()
+        for name in self.cluster.without_a_directory():
+            await self.restart(name)
         for host in self.cluster.hosts.values():
             if not host.is_alive:
                 self._simulation.restart(host)

@@ -127,7 +127,7 @@ class Purgatory(Generic[K]):
                 self._try(operation, key)
 
     def _try(self, operation: DelayedOperation[K], key: K) -> None:
-        """Complete an operation if possible: once, even if the attempt itself changes a watched key.
+        """Complete an operation if possible: once, even if the attempt changes a watched key.
 
         A read that fails takes the partitions of its log directory offline; an append that is
         replicated lets a coordinator append the next one.

@@ -10,7 +10,7 @@ import pytest
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.faults.fault import DataLoss, FileClass
+from kraftsim.lab.faults.fault import DataLoss, Fault, FileClass, OnEvent
 from kraftsim.lab.faults.fault_space import BROKERS
 
 Seen = Counter[tuple[str, Any]]
@@ -44,6 +44,31 @@ def events_of(directory: Path) -> Seen:
             if version is not None:
                 seen[event["kind"], None] += 1
     return seen
+
+
+def test_a_broker_that_lost_a_log_directory_uses_it_again_once_faults_are_healed(
+    tmp_path: Path,
+) -> None:
+    """The read of a waiting Fetch fails: the Fetch is answered once, and the broker goes on with
+    its other directory. As in Kafka only a restart brings the failed one back; without it,
+    reassignments to its replicas are never completed.
+    """
+    fault = Fault(
+        kind="read-error",
+        target="broker-4",
+        trigger=OnEvent(kind="TransactionsLoaded", nth=4),
+        params={"file_class": "partition-log", "first": 512, "duration_ms": 526},
+    )
+    request = RunRequest(
+        scenario=scenario("reassignment_under_load"),
+        mode=Mode.SIM,
+        seed=502,
+        workload={"work_ms": 3000},
+        faults=(fault,),
+    )
+    result = run_request(request, tmp_path)
+    assert (result.outcome, result.trouble) == ("ok", None), result.violations
+    assert events_of(tmp_path)["LogDirectoryFailed", None] == 1
 
 
 @pytest.mark.parametrize("name, seed, wanted", CASES, ids=[case[0] for case in CASES])
