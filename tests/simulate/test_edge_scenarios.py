@@ -71,6 +71,15 @@ def test_a_broker_that_lost_a_log_directory_uses_it_again_once_faults_are_healed
     assert events_of(tmp_path)["LogDirectoryFailed", None] == 1
 
 
+def test_tasks_of_two_topics_do_not_fence_each_other(tmp_path: Path) -> None:
+    """A member has the first partitions of both topics of its subscription, a producer for each."""
+    request = RunRequest(
+        scenario=scenario("consumer_group_under_faults"), mode=Mode.SIM, seed=722, faults=()
+    )
+    result = run_request(request, tmp_path)
+    assert (result.outcome, result.trouble) == ("ok", None), result.violations
+
+
 @pytest.mark.parametrize("name, seed, wanted", CASES, ids=[case[0] for case in CASES])
 def test_an_edge_scenario_reaches_its_edge(
     name: str, seed: int, wanted: tuple[tuple[str, Any], ...], tmp_path: Path

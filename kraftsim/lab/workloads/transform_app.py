@@ -309,10 +309,15 @@ class TransformWorker:
     async def _open_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Initialise the transactional id of each partition: its previous owner is fenced before
         committed offsets are fetched.
+
+        A partition of another topic, where members subscribe to several, has its own id: with that
+        of the input's partition of the same number the two would fence each other for ever.
         """
         for where in partitions:
             if where not in self._producers:
-                await self._producer(where, f"{self._settings.id_prefix}-task-{where.partition}")
+                is_input = where.topic == self._settings.input_topic
+                task = where.partition if is_input else f"{where.topic}-{where.partition}"
+                await self._producer(where, f"{self._settings.id_prefix}-task-{task}")
 
     async def _open_as_probed(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Create the producers that the version of this assignment allows.
