@@ -11,6 +11,7 @@ from kraftsim.metadata.events import PartitionChanged, PartitionCreated
 from kraftsim.partitions.events import LeaderElected
 from kraftsim.raft.events import ElectionOpened, QuorumStateStored, SnapshotWritten
 from kraftsim.transactions.events import TransactionsLoaded
+from kraftsim.zookeeper.events import ZookeeperControllerElected
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
@@ -18,6 +19,7 @@ CAUSE = "leader-epoch-changes-have-cause"
 LOADS = "coordinator-loads-follow-elections"
 EPOCHS = "quorum-epochs-step-by-one"
 SNAPSHOTS = "snapshots-have-new-records"
+ZOOKEEPER = ZookeeperControllerElected(controller_epoch=1)
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
@@ -93,6 +95,17 @@ WASTE_ROWS: list[Row] = [
      ("waste/0/2",), (("c.1.1", "c.1.2"),)),
     ("nothing changes", CAUSE, on("c", created(), changed(1, 1)), VIOLATED, 1, ("waste/0/1",),
      (("c.1.0", "c.1.1"),)),
+    ("a ZooKeeper controller finds the last in-sync replica offline", CAUSE,
+     on("c", ZOOKEEPER, created(isr="1"), changed(1, 1, leader=-1, isr="1"),
+        changed(2, 2, leader=-1, isr="1")), OK, 2),
+    ("a quorum controller does", CAUSE,
+     [("b", ZOOKEEPER), *on("c", created(isr="1"), changed(1, 1, leader=-1, isr="1"),
+        changed(2, 2, leader=-1, isr="1"))], VIOLATED, 2, ("waste/0/2",), (("c.1.1", "c.1.2"),)),
+    ("a ZooKeeper controller, without a change, although there is a leader", CAUSE,
+     on("c", ZOOKEEPER, created(isr="1"), changed(1, 1, isr="1")), VIOLATED, 1, ("waste/0/1",)),
+    ("a ZooKeeper controller, without a change, although others are in sync", CAUSE,
+     on("c", ZOOKEEPER, created(leader=-1, isr="1,2"), changed(1, 1, leader=-1, isr="1,2")),
+     VIOLATED, 1, ("waste/0/1",)),
     ("two epochs at once", CAUSE, on("c", created(), changed(2, 1, leader=2)), VIOLATED, 1,
      ("waste/0/1",)),
     ("an earlier epoch", CAUSE, on("c", changed(4, 1), changed(3, 2, leader=2)), VIOLATED, 1,

@@ -3,7 +3,10 @@
 Each leader epoch costs a round of metadata, a restart of every follower's fetcher, and the reload
 of a coordinator. The controller raises it when the leader changes, when a replica leaves the ISR,
 and when the set of replicas changes; a change that only adds to the ISR keeps it.
-Source: PartitionChangeBuilder.triggerLeaderEpochBumpIfNeeded, KAFKA-15021.
+A ZooKeeper controller also raises it when it finds the only in-sync replica of a partition without
+leader offline: doRemoveReplicasFromIsr writes the same leader and ISR again, with a new epoch.
+Source: PartitionChangeBuilder.triggerLeaderEpochBumpIfNeeded, KAFKA-15021;
+kafka.controller.ZkReplicaStateMachine.doRemoveReplicasFromIsr.
 """
 
 from typing import Final, NamedTuple
@@ -12,8 +15,10 @@ from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.metadata.events import PartitionChanged, PartitionCreated
+from kraftsim.zookeeper.events import ZookeeperControllerElected
 
 NAME: Final = "leader-epoch-changes-have-cause"
+NO_LEADER: Final = -1
 
 
 class _State(NamedTuple):
@@ -31,15 +36,20 @@ class EpochsHaveCause:
     """Compares each change of a partition with the one right before, by the partition epoch.
 
     A change that another controller reports again is ignored. In ZooKeeper mode leaders change the
-    ISR on their own, and no controller reports that.
+    ISR on their own, and no controller reports that; and only there a partition without leader gets
+    a new epoch when its last in-sync replica is found offline.
     """
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._states: dict[tuple[str, int], _State] = {}
+        self._zookeeper_controllers: dict[tuple[str, int], None] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Process a partition that was created or changed."""
+        """Process a partition that was created or changed, or the election of a controller."""
+        if isinstance(event, ZookeeperControllerElected):
+            self._zookeeper_controllers[envelope.node, envelope.incarnation] = None
+            return None
         assert isinstance(event, PartitionCreated | PartitionChanged)
         where = (event.topic_id, event.partition)
         before = self._states.get(where)
@@ -60,6 +70,9 @@ class EpochsHaveCause:
         self._findings.examined += 1
         step = state.leader_epoch - before.leader_epoch
         if step == 0 or (step == 1 and _has_cause(before, state)):
+            return None
+        is_of_zookeeper = (envelope.node, envelope.incarnation) in self._zookeeper_controllers
+        if step == 1 and is_of_zookeeper and _is_last_replica_offline(before, state):
             return None
         why = "without a cause" if step == 1 else f"by {step}"
         return self._findings.violation(
@@ -84,13 +97,21 @@ def _has_cause(before: _State, after: _State) -> bool:
     )
 
 
+def _is_last_replica_offline(before: _State, after: _State) -> bool:
+    return (
+        before.leader == after.leader == NO_LEADER
+        and after.isr == before.isr
+        and "," not in after.isr
+    )
+
+
 _CHANGES = """
     reported AS (
         SELECT run, topic, topic_id, partition, leader, 0 AS leader_epoch, 0 AS partition_epoch,
-            isr, replicas, position FROM partition_created
+            isr, replicas, position, node, incarnation FROM partition_created
         UNION ALL
         SELECT run, topic, topic_id, partition, leader, leader_epoch, partition_epoch, isr,
-            replicas, position FROM partition_changed
+            replicas, position, node, incarnation FROM partition_changed
     ), ranked AS (
         SELECT *, max(partition_epoch) OVER (PARTITION BY run, topic_id, partition
             ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
@@ -117,7 +138,7 @@ INVARIANT = Invariant(
     rule="The leader epoch of a partition steps by one, and only when the leader or the replicas "
     "change or a replica leaves the ISR.",
     source="PartitionChangeBuilder, KAFKA-15021",
-    watches=(PartitionCreated, PartitionChanged),
+    watches=(PartitionCreated, PartitionChanged, ZookeeperControllerElected),
     check=EpochsHaveCause,
     examined=f"""
         WITH {_CHANGES} SELECT run, count(*) FROM step
@@ -140,5 +161,12 @@ INVARIANT = Invariant(
                 AND replicas = replicas_before AND (isr = isr_before
                     OR length(isr) - length(replace(isr, ',', ''))
                         > length(isr_before) - length(replace(isr_before, ',', '')))))
+            AND NOT EXISTS (
+                SELECT 1 FROM zookeeper_controller_elected AS z
+                WHERE z.run = step.run AND z.node = step.node AND z.incarnation = step.incarnation
+                    AND z.position < step.position AND step.leader_epoch = step.epoch_before + 1
+                    AND step.leader = {NO_LEADER} AND step.leader_before = {NO_LEADER}
+                    AND step.isr = step.isr_before AND step.isr NOT LIKE '%,%'
+            )
     """,
 )
