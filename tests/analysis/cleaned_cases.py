@@ -239,8 +239,8 @@ CLEANED_ROWS: list[Row] = [
         EVERYWHERE,
         [
             *on(ONE, cleaned(5)),
-            *in_sync("b", "c", "d"),
             ("x", acknowledged(0, "k")),
+            *in_sync("b", "c", "d"),
             *on(
                 "final",
                 log_of("b", 9),

@@ -26,12 +26,17 @@ def called(sequence: int, key: str = "k", *, epoch: int = 0, topic: str = "t") -
     )
 
 
-def without(*events: Event, key: str = "k", offset: int = -1) -> list[LoggedEvent]:
-    """A record was acknowledged, and the final log has only another one."""
+def without(
+    *events: Event, key: str = "k", offset: int = -1, replicas: tuple[str, ...] = ()
+) -> list[LoggedEvent]:
+    """A record was acknowledged, and the final log has only another one; the replicas are in
+    sync.
+    """
     acknowledgement = acknowledged(offset, key)
     return [
         *on(ONE, *events),
         ("x", acknowledgement),
+        *in_sync(*replicas),
         *on("final", final_log(1, 1), final_record(0, "other")),
     ]
 
@@ -151,14 +156,14 @@ OVERTAKEN_ROWS: list[Row] = [
     (
         "on every replica",
         EVERYWHERE,
-        [*in_sync("b"), *without(appended(0, 0, (7, 0, 2)), called(0))],
+        without(appended(0, 0, (7, 0, 2)), called(0), replicas=("b",)),
         OK,
         1,
     ),
     (
         "on every replica, after the first one",
         EVERYWHERE,
-        [*in_sync("b"), *without(appended(0, 0, (7, 0, 2)), called(3))],
+        without(appended(0, 0, (7, 0, 2)), called(3), replicas=("b",)),
         VIOLATED,
         1,
         ("b/t/0/k/-1",),

@@ -529,8 +529,8 @@ REPLICA_ROWS: list[Row] = [
         "on both",
         EVERYWHERE,
         [
-            *in_sync("b", "c"),
             ("x", acknowledged(0, "k")),
+            *in_sync("b", "c"),
             *on(
                 "final",
                 final_log(1, 1),
@@ -546,8 +546,8 @@ REPLICA_ROWS: list[Row] = [
         "on one of two",
         EVERYWHERE,
         [
-            *in_sync("b", "c"),
             ("x", acknowledged(0, "k")),
+            *in_sync("b", "c"),
             *on("final", final_log(1, 1), log_of("c", 1), final_record(0, "k")),
         ],
         VIOLATED,
@@ -559,9 +559,9 @@ REPLICA_ROWS: list[Row] = [
         "at another offset",
         EVERYWHERE,
         [
-            *in_sync("b"),
             ("x", acknowledged(1, "k")),
             ("x", acknowledged(-1, "k")),
+            *in_sync("b"),
             *on("final", final_log(1, 1), final_record(0, "k")),
         ],
         VIOLATED,
@@ -573,8 +573,8 @@ REPLICA_ROWS: list[Row] = [
         "a replica out of sync may lack it",
         EVERYWHERE,
         [
-            *in_sync("b"),
             ("x", acknowledged(0, "k")),
+            *in_sync("b"),
             *on("final", final_log(1, 1), log_of("c", 0), final_record(0, "k")),
         ],
         OK,
@@ -586,8 +586,8 @@ REPLICA_ROWS: list[Row] = [
         [
             *on("c", uncleanly(1)),
             *on(TWO, leads(1, 1), leads(2, 0)),
-            *in_sync("b"),
             *[("x", acknowledged(offset, f"k{offset}")) for offset in (0, 1, 2)],
+            *in_sync("b"),
             *on("final", final_log(2, 1), final_record(1, "other")),
         ],
         VIOLATED,
@@ -612,16 +612,51 @@ REPLICA_ROWS: list[Row] = [
     (
         "a replica was not read",
         EVERYWHERE,
-        [*in_sync("b"), ("x", acknowledged(0, "k"))],
+        [("x", acknowledged(0, "k")), *in_sync("b")],
         UNKNOWN,
         1,
     ),
     (
         "below the start of the log",
         EVERYWHERE,
-        [*in_sync("c"), ("x", acknowledged(0, "k")), ("final", log_of("c", 5, log_start_offset=3))],
+        [("x", acknowledged(0, "k")), *in_sync("c"), ("final", log_of("c", 5, log_start_offset=3))],
         OK,
         1,
+    ),
+    (
+        "acknowledged after a replica was last reported in sync",
+        EVERYWHERE,
+        [
+            ("x", acknowledged(0, "k")),
+            *in_sync("b", "c"),
+            ("x", acknowledged(1, "l")),
+            *in_sync("b"),
+            *on(
+                "final",
+                final_log(2, 1),
+                log_of("c", 1),
+                final_record(0, "k"),
+                final_record(1, "l"),
+                final_record(0, "k", broker="c"),
+            ),
+        ],
+        OK,
+        3,
+    ),
+    (
+        "lost, although it was acknowledged before the report",
+        EVERYWHERE,
+        [
+            *in_sync("c"),
+            ("x", acknowledged(0, "k")),
+            *in_sync("c"),
+            ("x", acknowledged(1, "l")),
+            *on("final", final_log(2, 1), log_of("c", 0)),
+        ],
+        VIOLATED,
+        1,
+        ("c/t/0/k/0",),
+        (("x.1.0",),),
     ),
     # --- replicas are equal
     (
@@ -745,6 +780,8 @@ def add_replica_events(history: History, random: Random, slip: Callable[[], bool
             emit(leader, moved(high_watermark, epoch=epoch))
             emit(leader, snapshot(end_offset, end_offset - (0 if slip() else 1)))
             emit(random.choice(nodes), moved(high_watermark, epoch=epoch, is_leader=False))
+    if logs[ONE]:
+        emit("client", acknowledged(logs[ONE][0][0], f"r{logs[ONE][0][0]}"))
     for node in nodes:
         emit("harness", ReplicaInSync(topic="r", partition=0, broker=node))
     for node in nodes:
@@ -755,5 +792,3 @@ def add_replica_events(history: History, random: Random, slip: Callable[[], bool
             )
             if not slip():
                 emit("final", final_record(first_offset, f"r{first_offset}", broker=node))
-    if logs[ONE]:
-        emit("client", acknowledged(logs[ONE][0][0], f"r{logs[ONE][0][0]}"))

@@ -293,7 +293,11 @@ class Traffic:
             )
 
     async def audit(self, stage: ScenarioEnvironment) -> None:
-        """Read everything. Raises ScenarioFailed unless every record is there exactly once."""
+        """Read everything, once all replicas have it: the writers ended after the last wait.
+
+        Raises ScenarioFailed unless every record is there exactly once.
+        """
+        await stage.wait_for_replicas(self.topic, self.partitions)
         reader = stage.reader(f"{self.topic}-reader")
         read = [record.key for record in await reader.read_all(self.topic, range(self.partitions))]
         await reader.close()

@@ -4,6 +4,8 @@ The checks compare what clients received with the logs that are read from the di
 run. What retention, compaction or an unclean election removed is not lost.
 """
 
+from itertools import islice
+
 from kraftsim.clients.events import RecordAcknowledged, RecordSent
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
@@ -186,7 +188,9 @@ class OnEveryReplica:
 
     The invariant acknowledged-records-in-final-log accepts the log of any broker, but any in-sync
     replica may become the next leader. A replica is in sync if all brokers reported it so to the
-    harness after the last fault was healed. The key must match as well. A record below the log
+    harness. What was acknowledged before the last such report is compared: a replica that left the
+    ISR after it need not have the records that were acknowledged later, as when a run ends in the
+    middle of an upgrade. The key must match as well. A record below the log
     start offset was deleted by retention and is not lost. Neither are records discarded by an
     unclean election, records that compaction removed because the log contains a later record of the
     key, and records that the range check of KIP-758 reported as duplicates because the producer's
@@ -202,7 +206,8 @@ class OnEveryReplica:
     def __init__(self) -> None:
         self._findings = Findings("acknowledged-records-on-replicas")
         self._acknowledged: dict[tuple[str, int], dict[tuple[str, int], str]] = {}
-        self._in_sync: dict[tuple[str, int], dict[str, str]] = {}
+        self._in_sync: dict[tuple[str, int], dict[str, int]] = {}
+        """Partition -> replica -> how many of its acknowledged records it must have, in order."""
         self._offsets: dict[tuple[str, str, int, str], list[int]] = {}
         self._log_start_offset: dict[tuple[str, str, int], int] = {}
         self._unclean = UncleanElections()
@@ -216,9 +221,8 @@ class OnEveryReplica:
             acknowledged = self._acknowledged.setdefault((event.topic, event.partition), {})
             acknowledged.setdefault((event.record_key, event.offset), envelope.event_id)
         elif isinstance(event, ReplicaInSync):
-            self._in_sync.setdefault((event.topic, event.partition), {}).setdefault(
-                event.broker, envelope.event_id
-            )
+            log = (event.topic, event.partition)
+            self._in_sync.setdefault(log, {})[event.broker] = len(self._acknowledged.get(log, {}))
         elif isinstance(event, FinalRecord):
             self._offsets.setdefault(
                 (event.broker, event.topic, event.partition, event.record_key), []
@@ -239,13 +243,13 @@ class OnEveryReplica:
         undecidable = ""
         for (topic, partition), acknowledged in self._acknowledged.items():
             in_sync = {} if self._deleted.has(topic) else self._in_sync.get((topic, partition), {})
-            for broker in in_sync:
-                self._findings.examined += len(acknowledged)
+            for broker, count in in_sync.items():
+                self._findings.examined += count
                 log_start_offset = self._log_start_offset.get((broker, topic, partition))
                 if log_start_offset is None:
-                    undecidable = UNREAD_REPLICA
+                    undecidable = UNREAD_REPLICA if count else undecidable
                     continue
-                for (record_key, offset), event_id in acknowledged.items():
+                for (record_key, offset), event_id in islice(acknowledged.items(), count):
                     offsets = self._offsets.get((broker, topic, partition, record_key), [])
                     if (
                         (offset in offsets)
@@ -269,10 +273,20 @@ class OnEveryReplica:
         return self._findings.verdict(undecidable)
 
 
+_REPORTED = """reported AS (
+            SELECT run, topic, partition, record_key, r.offset AS reported_offset,
+                min(position) AS position
+            FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
+        )"""
+_LAST_IN_SYNC = """last_in_sync AS (
+            SELECT run, topic, partition, broker, max(position) AS position
+            FROM replica_in_sync GROUP BY run, topic, partition, broker
+        )"""
+
 ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
     name="acknowledged-records-on-replicas",
     decides_without_nodes=True,
-    rule="Every acknowledged record is in the final log of each in-sync replica.",
+    rule="Every acknowledged record is in the final log of each replica that was in sync after it.",
     source="KIP-98",
     watches=(
         RecordAcknowledged,
@@ -286,21 +300,18 @@ ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
     ),
     check=OnEveryReplica,
     examined=f"""
+        WITH {_REPORTED}, {_LAST_IN_SYNC}
         SELECT a.run, count(*)
-        FROM (SELECT DISTINCT run, topic, partition, record_key, reported.offset AS reported_offset
-            FROM record_acknowledged AS reported) AS a
-        JOIN (SELECT DISTINCT run, topic, partition, broker FROM replica_in_sync) AS r
+        FROM reported AS a JOIN last_in_sync AS r
             ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
+                AND a.position < r.position
         WHERE {not_deleted("a")} GROUP BY a.run
     """,
     violations=f"""
-        WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, reported AS (
-            SELECT run, topic, partition, record_key, r.offset AS reported_offset,
-                min(position) AS position
-            FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
-        ), replica AS (
-            SELECT DISTINCT r.run, r.topic, r.partition, r.broker, log.log_start_offset
-            FROM replica_in_sync AS r JOIN final_log AS log
+        WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, {_REPORTED}, {_LAST_IN_SYNC}, replica AS (
+            SELECT DISTINCT r.run, r.topic, r.partition, r.broker, r.position,
+                log.log_start_offset
+            FROM last_in_sync AS r JOIN final_log AS log
                 ON r.run = log.run AND r.topic = log.topic AND r.partition = log.partition
                     AND r.broker = log.broker
             WHERE log.record_count >= 0
@@ -317,7 +328,7 @@ ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
             a.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM reported AS a JOIN replica AS r ON a.run = r.run AND a.topic = r.topic
-            AND a.partition = r.partition
+            AND a.partition = r.partition AND a.position < r.position
         LEFT JOIN cleaned_until AS c ON a.run = c.run AND a.topic = c.topic
             AND a.partition = c.partition
         WHERE greatest(a.reported_offset, 0) >= r.log_start_offset AND NOT EXISTS (
@@ -330,9 +341,10 @@ ACKNOWLEDGED_RECORDS_ON_REPLICAS = Invariant(
             AND {not_deleted("a")}
     """,
     undecidable=f"""
+        WITH {_LAST_IN_SYNC}
         SELECT DISTINCT a.run, '{UNREAD_REPLICA}' AS reason
-        FROM record_acknowledged AS a JOIN replica_in_sync AS r ON a.run = r.run
-            AND a.topic = r.topic AND a.partition = r.partition
+        FROM record_acknowledged AS a JOIN last_in_sync AS r ON a.run = r.run
+            AND a.topic = r.topic AND a.partition = r.partition AND a.position < r.position
         WHERE NOT EXISTS (
             SELECT 1 FROM final_log AS log
             WHERE log.record_count >= 0 AND log.run = r.run AND log.topic = r.topic
