@@ -3,7 +3,14 @@
 Frame events have a level of their own: see `kraftsim.frame.events`.
 """
 
+from typing import Final
+
 from kraftsim.events.event import Event
+
+OUTBOUND: Final = "outbound"
+"""The `listener` of connections that this node opened; their `peer` is the `link` of their frames:
+'own address>address of the peer'.
+"""
 
 # `link` is the same name at both ends of a connection: "<address of the end that
 # connected>><address of the end that accepted>", host:port as the socket reports it. Ingest uses it

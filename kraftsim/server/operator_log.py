@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from kraftsim.events.event import Event
+from kraftsim.server.events_connections import OUTBOUND
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
@@ -31,7 +32,6 @@ NAMED_MAX = 5
 SLOW_FLUSH_SECONDS = 1.0
 """ZooKeeper warns at the same length (fsync.warningthresholdms)."""
 EXPECTED_CLOSINGS = ("peer", "stopping", "idle")
-OUTBOUND = "outbound"
 SHUT_DOWN = "shut down"
 Values = dict[str, object]
 ERROR_NAMES = {int(code): code.name for code in ErrorCode}

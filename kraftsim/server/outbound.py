@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kraftsim.server.call import reason_of
 from kraftsim.server.events_connections import (
+    OUTBOUND,
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,
@@ -44,11 +45,7 @@ FIRST_ASKED_API_VERSIONS = 4
 """A client sends the ApiVersions version of its own release, 3.9: a newer one would be refused and
 retried with most nodes.
 """
-OUTBOUND = "outbound"
 NOT_SENT = "not sent"
-"""The `listener` of connections that this node opened; their `peer` is the `link` of their frames:
-'own address>address of the peer'.
-"""
 
 NEVER = float("inf")
 API_VERSIONS = int(ApiKey.API_VERSIONS)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kraftsim.clients.events import ClientInitialized, RecordFailed, RecordSent
 from kraftsim.partitions.events import BatchAppended, ProduceRefused
+from kraftsim.server.events_connections import ConnectionClosed
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
@@ -19,6 +20,7 @@ LAST_SEQUENCE = 2**31 - 1
 PLAIN = RecordSent(client_id="c", topic="turns", partition=0, record_key="k")
 NAMED = ClientInitialized(client_id="c", producer_id=7, producer_epoch=0)
 IN_TRANSACTION = replace(PLAIN, transaction="x/1")
+LOST = ConnectionClosed(connection=1, listener="outbound", peer="p", reason="reset")
 GIVEN_UP = RecordFailed(
     client_id="c", topic="turns", partition=0, record_key="k", error_code=10, reason="r"
 )
@@ -68,6 +70,34 @@ TURN_ROWS: list[Row] = [
         8,
         (AGAIN,),
         (("b.1.2", "b.1.7"),),
+    ),
+    (
+        "the responses were lost with their connections",
+        TURN,
+        on("b", NAMED, PLAIN, *[early(3), LOST] * 8),
+        OK,
+        8,
+    ),
+    (
+        "refused once more than that, besides the lost responses",
+        TURN,
+        on("b", NAMED, PLAIN, LOST, early(3), LOST, LOST, *[early(3)] * 7),
+        VIOLATED,
+        8,
+        (AGAIN,),
+        (("b.1.3", "b.1.12"),),
+    ),
+    (
+        "a broker closed connections, and another client lost some",
+        TURN,
+        [
+            *on("b", NAMED, PLAIN, early(3), *[replace(LOST, listener="PLAINTEXT")] * 4),
+            *on("other", *[LOST] * 4),
+            *on("b", *[early(3)] * 5),
+        ],
+        VIOLATED,
+        6,
+        (AGAIN,),
     ),
     (
         "refused for another reason",

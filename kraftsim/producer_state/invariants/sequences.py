@@ -2,6 +2,7 @@
 those before it.
 """
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kraftsim.clients.events import ClientInitialized, RecordFailed, RecordSent
@@ -15,6 +16,7 @@ from kraftsim.partitions.events import (
     PartitionTruncated,
     ProduceRefused,
 )
+from kraftsim.server.events_connections import OUTBOUND, ConnectionClosed
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """A group coordinator writes every transactional offset commit with sequence 0, so sequences are
@@ -236,13 +238,25 @@ Writer = tuple[str, int, int, int]
 """Topic, partition, producer id, producer epoch."""
 
 
+@dataclass(slots=True)
+class _Refusals:
+    """How often a batch was rejected, and the connections that each node had lost before."""
+
+    first_id: str
+    lost: dict[str, int]
+    count: int = 0
+    is_reported: bool = False
+
+
 class BatchTurns:
     """A batch that arrives ahead of a missing sequence is retried with its own sequence, once the
     batches before it are settled.
 
     With several requests in flight, a leader may reject a batch because an earlier sequence is
     missing. The producer retries the batch when an earlier batch is settled, so it is rejected no
-    more often than there are requests in flight. Once the missing sequence is in the log, nothing
+    more often than there are requests in flight. A response that a lost connection takes with it
+    tells the producer nothing: each connection that its host lost since the first rejection allows
+    one more. Once the missing sequence is in the log, nothing
     is lost, and the batch is appended with the sequence it has. A producer that bumps its epoch
     instead wastes an epoch, and breaks the order by which duplicates are detected. Partitions with
     transactional writes are not checked, because an abort discards the batches that wait. Neither
@@ -260,9 +274,11 @@ class BatchTurns:
         self._plain: dict[Partition, bool] = {}
         """Partition -> True if clients write to it without transactions only."""
         self._failed: dict[Partition, None] = {}
-        self._named: dict[int, None] = {}
-        """Producer ids that clients reported as theirs."""
-        self._refusals: dict[tuple[Writer, int], list[str]] = {}
+        self._named: dict[int, dict[str, None]] = {}
+        """Producer id -> nodes of the clients that reported it as theirs."""
+        self._lost: dict[str, int] = {}
+        """Node -> outbound connections that ended."""
+        self._refusals: dict[tuple[Writer, int], _Refusals] = {}
         self._waiting: dict[tuple[str, int, int], dict[tuple[int, int], tuple[str, bool]]] = {}
         """(topic, partition, producer id) -> (epoch, first sequence) -> event of the last
         rejection, and whether its turn has come.
@@ -275,7 +291,10 @@ class BatchTurns:
                 where = (event.topic, event.partition)
                 self._plain[where] = self._plain.get(where, True) and not event.transaction
             case ClientInitialized():
-                self._named[event.producer_id] = None
+                self._named.setdefault(event.producer_id, {})[envelope.node] = None
+            case ConnectionClosed():
+                if event.listener == OUTBOUND:
+                    self._lost[envelope.node] = self._lost.get(envelope.node, 0) + 1
             case RecordFailed():
                 self._failed[event.topic, event.partition] = None
             case ProduceRefused(error_code=code) if code in NOT_IN_SEQUENCE and self._is_plain(
@@ -301,16 +320,24 @@ class BatchTurns:
         writer = (event.topic, event.partition, event.producer_id, event.producer_epoch)
         waiting = self._waiting.setdefault(writer[:3], {})
         waiting[event.producer_epoch, event.base_sequence] = (event_id, False)
-        refusals = self._refusals.setdefault((writer, event.base_sequence), [])
-        refusals.append(event_id)
-        if len(refusals) != UNDER_WAY_MAX + 1:
+        refusals = self._refusals.get((writer, event.base_sequence))
+        if refusals is None:
+            refusals = _Refusals(first_id=event_id, lost=dict(self._lost))
+            self._refusals[writer, event.base_sequence] = refusals
+        refusals.count += 1
+        lost = sum(
+            self._lost.get(node, 0) - refusals.lost.get(node, 0)
+            for node in self._named[event.producer_id]
+        )
+        if refusals.is_reported or refusals.count - lost <= UNDER_WAY_MAX:
             return None
+        refusals.is_reported = True
         message = (
-            f"{_batch(writer, event.base_sequence)} was refused {len(refusals)} times because a "
+            f"{_batch(writer, event.base_sequence)} was refused {refusals.count} times because a "
             "sequence is missing before it"
         )
         return self._findings.violation(
-            f"{_key(writer, event.base_sequence)}/again", message, refusals[0], event_id
+            f"{_key(writer, event.base_sequence)}/again", message, refusals.first_id, event_id
         )
 
     def _appended(self, event: BatchAppended, event_id: str) -> Violation | None:
@@ -381,7 +408,14 @@ EARLY_BATCHES_WAIT = Invariant(
     rule="A batch that arrives ahead of a missing sequence is retried with its own sequence, once "
     "the batches before it are settled.",
     source="KAFKA-5494, KIP-360",
-    watches=(RecordSent, ClientInitialized, RecordFailed, ProduceRefused, BatchAppended),
+    watches=(
+        RecordSent,
+        ClientInitialized,
+        RecordFailed,
+        ProduceRefused,
+        BatchAppended,
+        ConnectionClosed,
+    ),
     check=BatchTurns,
     examined=f"""
         WITH {_PLAIN}, found AS (
@@ -403,6 +437,24 @@ EARLY_BATCHES_WAIT = Invariant(
                 PARTITION BY e.run, e.topic, e.partition, e.producer_id, e.producer_epoch,
                     e.base_sequence ORDER BY e.position
             )
+        ), client AS (
+            SELECT run, producer_id, node, min(position) AS since FROM client_initialized
+            GROUP BY run, producer_id, node
+        ), lost AS (
+            SELECT r.run, r.position, count(*) AS connections
+            FROM refused AS r JOIN client AS n ON n.run = r.run AND n.producer_id = r.producer_id
+                AND n.since < r.position
+            JOIN connection_closed AS c ON c.run = r.run AND c.node = n.node
+                AND c.listener = '{OUTBOUND}' AND c.position > r.first_position
+                AND c.position < r.position
+            GROUP BY r.run, r.position
+        ), again AS (
+            SELECT r.*, row_number() OVER (
+                PARTITION BY r.run, r.topic, r.partition, r.producer_id, r.producer_epoch,
+                    r.base_sequence ORDER BY r.position
+            ) AS place
+            FROM refused AS r LEFT JOIN lost AS l ON l.run = r.run AND l.position = r.position
+            WHERE r.times - coalesce(l.connections, 0) > {UNDER_WAY_MAX}
         ), appended AS (
             SELECT e.run, e.topic, e.partition, e.producer_id, e.producer_epoch, e.base_sequence,
                 e.position,
@@ -451,7 +503,7 @@ EARLY_BATCHES_WAIT = Invariant(
                 AS message,
             first_position AS first_witness,
             position AS second_witness
-        FROM refused WHERE times = {UNDER_WAY_MAX + 1}
+        FROM again WHERE place = 1
         UNION ALL
         SELECT
             run,
