@@ -53,7 +53,7 @@ KAFKA_15109 = Bug(
     fixed_in=("3.5.1", "3.6.0"),
     swap=lambda parts: parts.replacing(received_metadata=WantsAnotherEpoch),
     scenario="zk_to_kraft_migration",
-    caught_by=("acknowledged-records-on-replicas",),
+    caught_by=("recovers-after-heal",),
 )
 
 
