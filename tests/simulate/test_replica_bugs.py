@@ -18,7 +18,7 @@ FINDINGS = [
     ),
     ("KAFKA-6683", "producer_state_recovery", 1, "producer-snapshot-below-its-offset"),
     ("KAFKA-6683", "truncated_leader_reelected", 2, "acknowledged-records-in-final-log"),
-    ("KAFKA-7128", "partition_leader_failover_idempotent", 1, "isr-joined-after-epoch-start"),
+    ("KAFKA-7128", "partition_leader_failover_idempotent", 8, "isr-joined-after-epoch-start"),
     ("KAFKA-7692", "producer_state_recovery", 2, "records-in-final-log-once"),
 ]
 
