@@ -215,6 +215,7 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="zookeeper_faults_under_load",
+    provoked_errors=(-1,),  # UNKNOWN_SERVER_ERROR: a broker that cannot reach ZooKeeper for ids
     summary="ZooKeeper fails, is slow, expires sessions and returns stale reads; acknowledged "
     "records are there once, and producer ids are unique.",
     must_exercise=(

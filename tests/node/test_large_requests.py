@@ -42,7 +42,7 @@ from tools.bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_ar
 
 COUNT: Final = 100
 RATIO_MAX: Final = 2.5
-NOISE_COUNT: Final = 1_500
+NOISE_COUNT: Final = 2_000
 """Other activity in a cluster meanwhile: heartbeats, fetches.
 
 A quadratic term below this is not detected.

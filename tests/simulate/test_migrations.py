@@ -33,7 +33,7 @@ def test_cluster_migrates(name: str, seed: int) -> None:
     [
         ("KAFKA-15552", MOVE, 1, "producer-id-blocks-disjoint"),
         ("KAFKA-15109", MOVE, 2, "recovers-after-heal"),
-        ("KAFKA-15010", FAILOVER, 17, "zookeeper-mirrors-log"),
+        ("KAFKA-15010", FAILOVER, 35, "zookeeper-mirrors-log"),
         ("unfenced-producer-id-blocks", FAILOVER, 4, "producer-id-blocks-disjoint"),
         ("KAFKA-17457", FAILOVER, 2, "nodes-believe-the-truth"),
     ],

@@ -140,7 +140,7 @@ def test_invariants_hold_for_what_frames_say_of_every_kind_of_fault(name: str) -
 @pytest.mark.parametrize(
     ("name", "bug", "invariant", "seed"),
     [
-        ("exactly_once_under_faults", "KAFKA-5376", "read-committed-isolation", 2),
+        ("exactly_once_under_faults", "KAFKA-5376", "read-committed-isolation", 7),
         ("delayed_end_txn", "KAFKA-17754", "read-committed-isolation", 1),
         ("transaction_timeout", "KAFKA-14402", "fenced-producers-write-nothing", 1),
         ("lost_produce_responses", "KAFKA-5435", "records-in-final-log-once", 1),

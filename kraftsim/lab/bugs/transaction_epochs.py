@@ -90,7 +90,7 @@ KAFKA_20090 = Bug(
     fixed_in=("4.3.0",),
     swap=lambda parts: parts.replacing(transaction_rules=AbortsWithReservedEpoch),
     scenario="exhausted_producer_epochs",
-    caught_by=("recovers-after-heal", "no-hanging-transactions"),
+    caught_by=("only-retriable-errors", "recovers-after-heal", "no-hanging-transactions"),
 )
 
 

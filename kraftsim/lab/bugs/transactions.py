@@ -326,7 +326,12 @@ KAFKA_17754 = Bug(
     fixed_in=("4.0.0, with transaction.version 2",),
     swap=lambda parts: parts.replacing(transactional_producer=EndsWithoutEpoch),
     scenario="delayed_end_txn",
-    caught_by=("transactions-atomic", "each-input-processed-once", "read-committed-isolation"),
+    caught_by=(
+        "only-retriable-errors",
+        "transactions-atomic",
+        "each-input-processed-once",
+        "read-committed-isolation",
+    ),
 )
 
 
@@ -355,7 +360,7 @@ KAFKA_19367 = Bug(
     fixed_in=("4.0.1", "4.1.0"),
     swap=lambda parts: parts.replacing(transaction_rules=BumpsTwice),
     scenario="exhausted_producer_epochs",
-    caught_by=("recovers-after-heal", "no-hanging-transactions"),
+    caught_by=("only-retriable-errors", "recovers-after-heal", "no-hanging-transactions"),
 )
 
 

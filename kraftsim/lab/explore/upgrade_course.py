@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from kraftsim.lab.workloads.phases import FAULTS, LIVENESS
 from protocol.errors import ErrorCode
 
 ERRORS: Final = ("InitProducerIdRefused", "RecordFailed", "TransactionErred")
@@ -158,7 +159,9 @@ def _waits(facts: list[CourseFact]) -> list[Stall]:
 
 def _phases(facts: list[CourseFact], waits: list[Stall]) -> Iterator[CoursePhase]:
     begins = [(0.0, FIRST_PHASE)] + [
-        (fact.t_ns / 1e9, fact.phase) for fact in facts if fact.kind == "PhaseBegan"
+        (fact.t_ns / 1e9, fact.phase)
+        for fact in facts
+        if fact.kind == "PhaseBegan" and fact.phase not in (FAULTS, LIVENESS)
     ]
     ended = [fact.t_ns / 1e9 for fact in facts if fact.kind == "RunEnded"]
     end = max(ended, default=facts[-1].t_ns / 1e9)

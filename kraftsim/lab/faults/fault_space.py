@@ -496,12 +496,7 @@ def cluster_fault_space(
     )
     return FaultSpace(
         hosts={CONTROLLERS: controller_names, BROKERS: broker_names, CLIENTS: clients},
-        links=(
-            *(((CONTROLLERS, CONTROLLERS),) if is_quorum else ()),
-            (BROKERS, CONTROLLERS),
-            *(((BROKERS, BROKERS),) if brokers_replicate else ()),
-            *(((CLIENTS, BROKERS),) if clients else ()),
-        ),
+        links=_links(is_quorum, brokers_replicate, has_clients=bool(clients)),
         apis=(
             *(QUORUM_APIS if is_quorum else ()),
             *BROKER_APIS,
@@ -548,6 +543,17 @@ def cluster_fault_space(
             mix=mix,
             omits=omits,
         ),
+    )
+
+
+def _links(
+    is_quorum: bool, brokers_replicate: bool, *, has_clients: bool
+) -> tuple[tuple[str, str], ...]:
+    return (
+        *(((CONTROLLERS, CONTROLLERS),) if is_quorum else ()),
+        (BROKERS, CONTROLLERS),
+        *(((BROKERS, BROKERS),) if brokers_replicate else ()),
+        *(((CLIENTS, BROKERS),) if has_clients else ()),
     )
 
 
