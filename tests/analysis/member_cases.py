@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
-from kraftsim.clients.events_transactions import PartitionTaken
+from kraftsim.clients.events import ClientStarted
+from kraftsim.clients.events_transactions import MembershipLost, MemberStable, PartitionTaken
 from kraftsim.events.event import Event
 from kraftsim.groups.events import (
     ConsumerGroupEnded,
@@ -33,6 +34,23 @@ def taken(owner: str, epoch: int, partition: int = 0, member: str = "") -> Event
         topic="t",
         partition=partition,
     )
+
+
+def stable(member: str, epoch: int) -> Event:
+    """A member sees an epoch."""
+    return MemberStable(
+        client_id=member, group_id="g", member_id=member, generation_id=epoch, assignment=""
+    )
+
+
+def lost(member: str) -> Event:
+    """A member was removed."""
+    return MembershipLost(client_id=member, group_id="g", generation_id=1, error_code=25)
+
+
+def client_started(client_id: str) -> Event:
+    """A client starts, and may join from then on."""
+    return ClientStarted(client_id=client_id, library="l")
 
 
 def current(record_offset: int, member: str, epoch: int, *partitions: int) -> list[Event]:
@@ -115,6 +133,59 @@ MEMBER_ROWS: list[Row] = [
         4,
         ("g/t/0/1/b",),
         (("c.1.0", "c.1.1"),),
+    ),
+    (
+        "an empty group begins again: members that join later have its first epochs",
+        ONCE,
+        on(
+            "c",
+            taken("a", 1),
+            taken("b", 2),
+            stable("b", 2),
+            lost("b"),
+            client_started("d"),
+            taken("b", 1),
+            taken("d", 2),
+        ),
+        VIOLATED,
+        4,
+        ("g/t/0/2/d",),
+        (("c.1.1", "c.1.6"),),
+    ),
+    (
+        "two owners in one epoch of the group that began again",
+        ONCE,
+        on(
+            "c",
+            taken("a", 1),
+            stable("a", 3),
+            lost("a"),
+            client_started("b"),
+            taken("a", 1),
+            taken("b", 1),
+        ),
+        VIOLATED,
+        3,
+        ("g/t/0/1/b",),
+        (("c.1.4", "c.1.5"),),
+    ),
+    (
+        "a later epoch is seen, but the second owner was a member before",
+        ONCE,
+        on("c", client_started("b"), taken("a", 1), stable("a", 2), taken("b", 1)),
+        VIOLATED,
+        2,
+        ("g/t/0/1/b",),
+        (("c.1.1", "c.1.3"),),
+    ),
+    (
+        "the same epoch is seen, and no later one",
+        ONCE,
+        on("c", taken("a", 2), stable("a", 2), client_started("b"), taken("b", 2)),
+        VIOLATED,
+        2,
+        ("g/t/0/2/b",),
+        (("c.1.0", "c.1.3"),),
     ),
     (
         "a partition is given after it was released, removed, or the group has ended",
@@ -225,10 +296,13 @@ def add_member_events(history: History, random: Random, slip: Callable[[], bool]
             for event in current(record_offset, owner, epoch):
                 history.emit("broker-1", event)
             record_offset += 1
-        epoch += -1 if slip() else random.randrange(2)
+        epoch += -1 if epoch and slip() else random.randrange(2)  # -1 would remove the member
         for event in current(record_offset, member, epoch, 0):
             history.emit("broker-1", event)
         history.emit("client", taken(member, epoch + (not slip()) * record_offset))
+        if slip():
+            history.emit("client", stable(owner or member, epoch + random.randrange(3)))
+            history.emit("client", random.choice((lost, client_started))(member))
         owner = member
         record_offset += 1
         committer = random.choice(("m1", "m2")) if slip() else member
