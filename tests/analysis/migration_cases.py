@@ -6,6 +6,7 @@ from random import Random
 from kraftsim.clients.events import RecordFailed
 from kraftsim.clients.events_transactions import (
     TransactionBegun,
+    TransactionEndAsked,
     TransactionErred,
     TransactionOffsetSent,
 )
@@ -18,6 +19,7 @@ from kraftsim.events.runs import (
 from kraftsim.migration.events import ZookeeperCompared
 from kraftsim.producer_ids.events import InitProducerIdRefused
 from kraftsim.server.events import NodeStarted
+from kraftsim.transactions.events import TransactionAbortForced
 from tests.analysis.event_factories import (
     acknowledged,
     allocated_by_quorum,
@@ -36,6 +38,7 @@ EXPECTED = OnlyRetriableErrorsExpected(scenario="s")
 CHECKED = ClientErrorsChecked(scenario="s", provoked_errors="")
 UNKNOWN_MEMBER, ABORTABLE = 25, 120
 TIMED_OUT, LOADING, OUT_OF_ORDER, NOT_LEADER, FENCED = 7, 14, 45, 6, 90
+OTHER_RESULT = 48
 
 
 def checked_errors(provoked_errors: str) -> Event:
@@ -52,6 +55,20 @@ def begun() -> Event:
     """A client begins a transaction."""
     return TransactionBegun(
         client_id="c", transactional_id="x", transaction="c/1", producer_id=1, producer_epoch=0
+    )
+
+
+def end_asked(*, is_commit: bool = True) -> Event:
+    """It ends that transaction."""
+    return TransactionEndAsked(
+        client_id="c", transactional_id="x", transaction="c/1", is_commit=is_commit
+    )
+
+
+def abort_forced(producer_id: int = 1) -> Event:
+    """The coordinator aborts it."""
+    return TransactionAbortForced(
+        transactional_id="x", producer_id=producer_id, producer_epoch=1, reason="timeout"
     )
 
 
@@ -97,12 +114,12 @@ def failed(error_code: int) -> RecordFailed:
     )
 
 
-def erred(error_code: int) -> TransactionErred:
+def erred(error_code: int, transaction: str = "c/1") -> TransactionErred:
     """A transaction fails."""
     return TransactionErred(
         client_id="c",
         transactional_id="x",
-        transaction="x/1",
+        transaction=transaction,
         error_code=error_code,
         is_fatal=False,
     )
@@ -155,6 +172,67 @@ MIGRATION_ROWS: list[Row] = [
         on("h", CHECKED, begun(), failed(OUT_OF_ORDER)),
         OK,
         1,
+    ),
+    (
+        "the commit of a transaction that the coordinator has aborted",
+        PASSING,
+        on("h", CHECKED, started("4.3"), begun(), abort_forced(), end_asked(), erred(OTHER_RESULT)),
+        OK,
+        1,
+    ),
+    (
+        "a commit fails with INVALID_TXN_STATE: others were aborted, by the coordinator or before",
+        PASSING,
+        on(
+            "h",
+            CHECKED,
+            started("4.3"),
+            abort_forced(),
+            begun(),
+            abort_forced(2),
+            end_asked(),
+            erred(OTHER_RESULT),
+        ),
+        VIOLATED,
+        1,
+        ("h.1.6",),
+    ),
+    (
+        "an abort fails with INVALID_TXN_STATE",
+        PASSING,
+        on(
+            "h",
+            CHECKED,
+            started("4.3"),
+            begun(),
+            abort_forced(),
+            end_asked(is_commit=False),
+            erred(OTHER_RESULT),
+        ),
+        VIOLATED,
+        1,
+        ("h.1.5",),
+    ),
+    (
+        "a commit fails with INVALID_TXN_STATE in an upgrade",
+        PASSING,
+        on(
+            "h", EXPECTED, started("4.3"), begun(), abort_forced(), end_asked(), erred(OTHER_RESULT)
+        ),
+        VIOLATED,
+        1,
+        ("h.1.5",),
+    ),
+    (
+        "nodes write no events, and a commit fails with INVALID_TXN_STATE, then an abort",
+        PASSING,
+        [
+            *on("h", CHECKED, begun(), end_asked(), erred(OTHER_RESULT)),
+            *on("d", erred(OTHER_RESULT, "d/1")),
+        ],
+        VIOLATED,
+        2,
+        ("d.1.0",),
     ),
     (
         "a member that loses its group, with and without offsets",
@@ -280,7 +358,7 @@ def add_error_events(history: History, random: Random, slip: Callable[[], bool])
         history.emit("harness", checked_errors(random.choice(("", "45", "10,90"))))
     if not slip() and random.random() < 0.7:
         history.emit("harness", EXPECTED)
-    for event in (begun(), offset_sent(), replaced()):
+    for event in (begun(), abort_forced(), end_asked(), offset_sent(), replaced()):
         if random.random() < 0.2:
             history.emit("harness", event)
     for incarnation in (1, 2):
@@ -290,6 +368,8 @@ def add_error_events(history: History, random: Random, slip: Callable[[], bool])
             )
         for _ in range(random.randrange(1, 4)):
             event = random.choice((refused, failed, erred))(
-                random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING
+                random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED, OTHER_RESULT))
+                if slip()
+                else LOADING
             )
             history.emit("broker-8", event, incarnation=incarnation)

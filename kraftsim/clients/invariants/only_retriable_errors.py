@@ -9,6 +9,9 @@ error that fails a record or a transaction must be retriable.
 What a workload may provoke, and what its client gets then:
 - two producers of one transactional id, or a transaction time-out: INVALID_PRODUCER_EPOCH and
   PRODUCER_FENCED (whether they had a cause is checked by rightful-owner-not-fenced);
+- the same with transaction.version 2: INVALID_TXN_STATE for a commit. The coordinator's own abort
+  costs one epoch (KAFKA-19367), as the end of a transaction does, so that the commit looks like a
+  retry with the other result. If nodes write no events, each commit may be one;
 - an abort: TRANSACTION_ABORTABLE for what was not sent;
 - a member that is paused or crashes, and commits offsets: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
   REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID;
@@ -17,7 +20,7 @@ What a workload may provoke, and what its client gets then:
 Where a scenario expects only retriable errors, as upgrades and migrations do, none of this is
 permitted but what it declares. A record of a transactional producer fails with its transaction,
 whose error is checked.
-Source: KIP-730, KAFKA-14417,
+Source: KIP-730, KAFKA-14417, kafka.coordinator.transaction.TransactionCoordinator.endTransaction,
 org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler,
 RetriableException.
 """
@@ -27,6 +30,7 @@ from typing import Final
 from kraftsim.clients.events import RecordAcknowledged, RecordFailed
 from kraftsim.clients.events_transactions import (
     TransactionBegun,
+    TransactionEndAsked,
     TransactionErred,
     TransactionOffsetSent,
 )
@@ -40,6 +44,7 @@ from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.server.events import NodeStarted
+from kraftsim.transactions.events import TransactionAbortForced
 
 NAME = "only-retriable-errors"
 RETRIED_ERRORS: Final = (14, 15, 16, 51)
@@ -62,6 +67,8 @@ ABORTED: Final = (47, 90, 120)
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
 OF_MEMBERS: Final = (22, 25, 27, 82)
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID."""
+OTHER_RESULT: Final = 48
+"""INVALID_TXN_STATE."""
 REQUEST_FAULT, ERROR_ANSWER = "request-fault", "error="
 """How a fault is called that may replace answers by errors: its kind, or its text."""
 
@@ -80,11 +87,20 @@ class NothingFatal:
         self._transactional: dict[str, None] = {}
         self._committing: dict[str, None] = {}
         """Clients that have begun a transaction, and that have sent offsets in one."""
+        self._has_nodes = False
+        """Whether nodes write events."""
+        self._begun: dict[str, tuple[str, int]] = {}
+        """The transactional id and producer id of each transaction."""
+        self._overruled: dict[str, None] = {}
+        """Transactions that the coordinator aborted by itself."""
+        self._committed: dict[str, None] = {}
+        """Transactions that the application has asked to commit."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process an error or result that a client received, or what excuses one."""
         match event:
             case NodeStarted(release=release):
+                self._has_nodes = True
                 if release in TIMING_OUT:
                     self._timing_out.add((envelope.node, envelope.incarnation))
             case OnlyRetriableErrorsExpected():
@@ -94,10 +110,10 @@ class NothingFatal:
                 self._provoked = (*self._provoked, *provoked_errors.split(","))
             case FaultInjected(fault=fault):
                 self._is_replaced |= fault == REQUEST_FAULT or ERROR_ANSWER in fault
-            case TransactionBegun(client_id=client_id):
-                self._transactional[client_id] = None
             case TransactionOffsetSent(client_id=client_id):
                 self._committing[client_id] = None
+            case TransactionBegun() | TransactionEndAsked() | TransactionAbortForced():
+                self._follow(event)
             case _ if self._is_checked:
                 self._findings.examined += 1
                 return self._check(envelope, event)
@@ -106,6 +122,22 @@ class NothingFatal:
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
+
+    def _follow(
+        self, event: TransactionBegun | TransactionEndAsked | TransactionAbortForced
+    ) -> None:
+        """Process a step of a transaction, without an error."""
+        match event:
+            case TransactionBegun(transaction=transaction):
+                self._transactional[event.client_id] = None
+                self._begun[transaction] = (event.transactional_id, event.producer_id)
+            case TransactionEndAsked(transaction=transaction, is_commit=is_commit):
+                if is_commit:
+                    self._committed[transaction] = None
+            case TransactionAbortForced(transactional_id=transactional_id, producer_id=producer_id):
+                for transaction, begun in self._begun.items():
+                    if begun == (transactional_id, producer_id):
+                        self._overruled[transaction] = None
 
     def _check(self, envelope: Envelope, event: Event) -> Violation | None:
         match event:
@@ -121,8 +153,10 @@ class NothingFatal:
                 what = f"a record of {client_id} failed with error {code}"
             case TransactionErred(error_code=code, client_id=client_id):
                 is_harmless = code in RETRIABLE
-                is_provoked = code in ABORTED or (
-                    code in OF_MEMBERS and client_id in self._committing
+                is_provoked = (
+                    code in ABORTED
+                    or (code in OF_MEMBERS and client_id in self._committing)
+                    or (code == OTHER_RESULT and self._is_overruled_commit(event.transaction))
                 )
                 what = f"a transaction of {client_id} failed with error {code}"
             case _:
@@ -132,6 +166,12 @@ class NothingFatal:
             return None
         return self._findings.violation(
             envelope.event_id, f"{what}, which no retry heals", envelope.event_id
+        )
+
+    def _is_overruled_commit(self, transaction: str) -> bool:
+        """Return whether the coordinator has, or may have, aborted what was to be committed."""
+        return transaction in self._committed and (
+            transaction in self._overruled or not self._has_nodes
         )
 
 
@@ -156,6 +196,8 @@ INVARIANT = Invariant(
         FaultInjected,
         NodeStarted,
         TransactionBegun,
+        TransactionEndAsked,
+        TransactionAbortForced,
         TransactionOffsetSent,
         InitProducerIdRefused,
         ProducerIdReturned,
@@ -190,6 +232,17 @@ INVARIANT = Invariant(
         ), committing AS (
             SELECT run, client_id, min(position) AS began FROM transaction_offset_sent
             GROUP BY run, client_id
+        ), overruled AS (
+            SELECT b.run, b.transaction, min(f.position) AS began
+            FROM transaction_begun AS b JOIN transaction_abort_forced AS f ON f.run = b.run
+                AND f.transactional_id = b.transactional_id AND f.producer_id = b.producer_id
+                AND f.position > b.position
+            GROUP BY b.run, b.transaction
+        ), seen AS (
+            SELECT run, min(position) AS began FROM node_started GROUP BY run
+        ), commits AS (
+            SELECT run, transaction, min(position) AS began FROM transaction_end_asked
+            WHERE is_commit GROUP BY run, transaction
         ), reported AS (
             SELECT
                 r.run, r.node, r.incarnation, r.n, r.position, r.error_code,
@@ -211,12 +264,19 @@ INVARIANT = Invariant(
             UNION ALL
             SELECT e.run, e.node, e.incarnation, e.n, e.position, e.error_code,
                 e.error_code IN {ABORTED}
-                    OR (e.error_code IN {OF_MEMBERS} AND c.run IS NOT NULL) AS is_provoked,
+                    OR (e.error_code IN {OF_MEMBERS} AND c.run IS NOT NULL)
+                    OR (e.error_code = {OTHER_RESULT} AND m.run IS NOT NULL
+                        AND (a.run IS NOT NULL OR n.run IS NULL)) AS is_provoked,
                 concat('a transaction of ', e.client_id, ' failed with error ', e.error_code)
                     AS what
             FROM transaction_erred AS e
             LEFT JOIN committing AS c ON c.run = e.run AND c.client_id = e.client_id
                 AND c.began < e.position
+            LEFT JOIN overruled AS a ON a.run = e.run AND a.transaction = e.transaction
+                AND a.began < e.position
+            LEFT JOIN commits AS m ON m.run = e.run AND m.transaction = e.transaction
+                AND m.began < e.position
+            LEFT JOIN seen AS n ON n.run = e.run AND n.began < e.position
             WHERE e.error_code NOT IN {RETRIABLE}
         ), declared AS (
             SELECT DISTINCT t.run, t.position FROM reported AS t

@@ -2,7 +2,9 @@
 
 The coordinator aborts such a transaction and fences its producer: what the producer sends next
 returns INVALID_PRODUCER_EPOCH or PRODUCER_FENCED. INVALID_TXN_STATE means that an application has
-made a mistake, and frameworks such as Kafka Streams stop at it.
+made a mistake, and frameworks such as Kafka Streams stop at it. The scenarios that expect this
+write in a transaction that has timed out, and do not commit it: with transaction.version 2 a commit
+returns INVALID_TXN_STATE (see only-retriable-errors).
 Source: KIP-588, KAFKA-19690; org.apache.kafka.common.errors.InvalidTxnStateException.
 """
 
