@@ -372,6 +372,22 @@ def test_forced_abort_fences_by_one_epoch(version: int, again: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("version", "error"), [(0, FENCED), (1, FENCED), (2, INVALID)])
+def test_commit_after_a_forced_abort(version: int, error: ErrorCode) -> None:
+    """With version 2 the epoch is one behind, as that of a retry, whose result is the other one."""
+    known = entry(ONGOING)
+    prepared = RULES.decide_forced_abort(known, version, NOW)
+    assert isinstance(prepared, TransactionFacts)
+    asked = EndTxnInput(
+        producer_id=PID, producer_epoch=5, is_commit=True, transaction_version=version
+    )
+    known.take(prepared)
+    known.marked([T0])
+    known.take(RULES.completed(known, NOW))
+    assert known.facts.state is COMPLETE_ABORT
+    assert spelt(RULES.decide_end(known, asked, NOW)) is error
+
+
 def test_exhausted_epoch_can_still_be_fenced() -> None:
     assert spelt(RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 0, NOW)) == (
         PREPARE_ABORT,

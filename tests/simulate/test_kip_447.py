@@ -13,12 +13,13 @@ from kraftsim.clients.group_consumer import (
     GenericConsumer,
     OffsetsPending,
 )
+from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.clients.transactional_producer import TransactionalClient
-from kraftsim.lab.workloads.transform_app import Point, Variant
+from kraftsim.lab.workloads.transform_app import Point, TransformSettings, Variant
 from tools.bench.fencing.harness import (
     INPUT,
     OUTPUT,
@@ -309,3 +310,16 @@ def test_application_with_its_own_consumer_retries_on_pending_offsets(
 
 # Version probing
 # --------------------------------------------------------------------------------------------------
+
+
+def test_every_task_has_its_own_transactional_id() -> None:
+    """A member that reads two topics would fence itself with one id for both partitions 0; the ids
+    of the input are those that `transaction_version_upgrade` expects.
+    """
+    settings = TransformSettings(
+        input_topic=INPUT, output_topic=OUTPUT, group=MemberSettings(group_id="g", topics=(INPUT,))
+    )
+    assert [
+        settings.id_of_task(TopicPartition(topic, partition))
+        for topic, partition in ((INPUT, 0), (INPUT, 1), ("side", 0))
+    ] == ["copy-task-0", "copy-task-1", "copy-task-side-0"]

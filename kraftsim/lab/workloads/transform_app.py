@@ -130,6 +130,13 @@ class TransformSettings:
         default_factory=lambda: TransactionalSettings(transactional_id="")
     )
 
+    def id_of_task(self, where: TopicPartition) -> str:
+        """Return the transactional id of a partition, which no other partition has: a member that
+        reads several topics would fence itself.
+        """
+        of_topic = "" if where.topic == self.input_topic else f"{where.topic}-"
+        return f"{self.id_prefix}-task-{of_topic}{where.partition}"
+
 
 @dataclass(kw_only=True, slots=True)
 class Mishaps:
@@ -315,9 +322,7 @@ class TransformWorker:
         """
         for where in partitions:
             if where not in self._producers:
-                is_input = where.topic == self._settings.input_topic
-                task = where.partition if is_input else f"{where.topic}-{where.partition}"
-                await self._producer(where, f"{self._settings.id_prefix}-task-{task}")
+                await self._producer(where, self._settings.id_of_task(where))
 
     async def _open_as_probed(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Create the producers that the version of this assignment allows.
