@@ -188,7 +188,10 @@ LEFT: Final = -1
 
 class MemberEvents:
     """Emits the current assignments that are in the log of one `__consumer_offsets` partition: of
-    each record once it is replicated, and of what a coordinator has loaded.
+    each record once it is replicated, and the last ones that a coordinator has loaded.
+
+    Tombstones are among them: the coordinator that wrote one may have stopped before it knew that
+    it was replicated.
     """
 
     def __init__(
@@ -197,44 +200,47 @@ class MemberEvents:
         self._emit = emit
         self._coordinator_partition = coordinator_partition
         self._topics = topics
-        self._loaded: dict[tuple[str, str], tuple[ConsumerGroupCurrentMemberAssignmentValue, int]]
-        self._loaded = {}
-        """By group and member: the last record while the log is loaded."""
+        self._loaded: dict[tuple[str, ...], tuple[Message, Message | None, int]] = {}
+        """While the log is loaded: the last record of each member, and the last end of each group,
+        with the offset.
+        """
 
     def replayed(self, key: Message, value: Message | None, record_offset: int) -> None:
         """A record of a consumer group is loaded."""
-        if not isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            return
-        if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
-            self._loaded[key.group_id, key.member_id] = (value, record_offset)
-        else:
-            self._loaded.pop((key.group_id, key.member_id), None)
+        match key, value:
+            case ConsumerGroupCurrentMemberAssignmentKey(), _:
+                self._loaded[key.group_id, key.member_id] = (key, value, record_offset)
+            case ConsumerGroupMetadataKey(), None:
+                self._loaded[key.group_id,] = (key, value, record_offset)
 
     def begin(self) -> None:
         """The log is loaded."""
-        for (group_id, member_id), (value, record_offset) in self._loaded.items():
-            self._emit_current(group_id, member_id, value, record_offset)
+        for key, value, record_offset in self._loaded.values():
+            self._emit_record(key, value, record_offset)
         self._loaded.clear()
 
     def replicated(self, changes: Sequence[Change], base_offset: int) -> None:
         """Changes are replicated, in consecutive records."""
         for record_offset, (key, value) in enumerate(changes, base_offset):
-            match key, value:
-                case (
-                    ConsumerGroupCurrentMemberAssignmentKey(),
-                    ConsumerGroupCurrentMemberAssignmentValue(),
-                ):
-                    self._emit_current(key.group_id, key.member_id, value, record_offset)
-                case ConsumerGroupCurrentMemberAssignmentKey(), None:
-                    self._emit_epoch(key.group_id, key.member_id, (LEFT, LEFT, 0), record_offset)
-                case ConsumerGroupMetadataKey(), None:
-                    self._emit(
-                        ConsumerGroupEnded(
-                            coordinator_partition=self._coordinator_partition,
-                            group_id=key.group_id,
-                            record_offset=record_offset,
-                        )
+            self._emit_record(key, value, record_offset)
+
+    def _emit_record(self, key: Message, value: Message | None, record_offset: int) -> None:
+        match key, value:
+            case (
+                ConsumerGroupCurrentMemberAssignmentKey(),
+                ConsumerGroupCurrentMemberAssignmentValue(),
+            ):
+                self._emit_current(key.group_id, key.member_id, value, record_offset)
+            case ConsumerGroupCurrentMemberAssignmentKey(), None:
+                self._emit_epoch(key.group_id, key.member_id, (LEFT, LEFT, 0), record_offset)
+            case ConsumerGroupMetadataKey(), None:
+                self._emit(
+                    ConsumerGroupEnded(
+                        coordinator_partition=self._coordinator_partition,
+                        group_id=key.group_id,
+                        record_offset=record_offset,
                     )
+                )
 
     def _emit_current(
         self,

@@ -6,11 +6,20 @@ import time
 
 import pytest
 
+from kraftsim.events.event import Event
+from kraftsim.groups.events import ConsumerGroupEnded, MemberEpochSet
 from kraftsim.groups.rules_consumer_group import (
     ConsumerGroupState,
     ConsumerMember,
     MemberState,
+    NoTopics,
     reconciled,
+)
+from kraftsim.groups.rules_consumer_group_records import MemberEvents
+from protocol.coordinator.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMetadataKey,
 )
 from protocol.errors import ErrorCode
 from tests.core.consumers_harness import REBALANCE_MS, ConsumersHarness, MadeTopics, id_of, state_of
@@ -344,3 +353,25 @@ def test_unclaimed_revoked_partition_is_returned_immediately_since_4_0(takes_bac
         [{T: (0, 1, 2, 3)}, None] if takes_back else [None, {T: (0, 1, 2, 3)}]
     )
     assert state_of(harness.replayed_again()) == state_of(harness)
+
+
+def test_a_coordinator_reports_the_removals_that_it_loads() -> None:
+    """The one that wrote them may have stopped before they were replicated: only this report says
+    that the members are gone.
+    """
+    events: list[Event] = []
+    member_events = MemberEvents(events.append, 3, NoTopics())
+    current = ConsumerGroupCurrentMemberAssignmentValue(member_epoch=4)
+    for record_offset, (member_id, value) in enumerate(
+        (("a", current), ("b", current), ("a", None))
+    ):
+        key = ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id=member_id)
+        member_events.replayed(key, value, record_offset)
+    member_events.replayed(ConsumerGroupMetadataKey(group_id="h"), None, 3)
+    member_events.begin()
+    assert [
+        (event.member_id, event.member_epoch, event.record_offset)
+        for event in events
+        if isinstance(event, MemberEpochSet)
+    ] == [("a", -1, 2), ("b", 4, 1)]
+    assert events[-1] == ConsumerGroupEnded(coordinator_partition=3, group_id="h", record_offset=3)
