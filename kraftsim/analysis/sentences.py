@@ -44,7 +44,9 @@ _TEMPLATES: Final = {
     "ClientStopped": "client {client_id} stopped: {reason}",
     "ConfigChanged": "{node} has the configuration {name} of {resource_name}: {value} "
     "(removed: {is_removed})",
+    "ConnectionClosed": "{node} saw connection {connection} with {peer} end ({reason})",
     "ConnectionOpened": "{node} accepted a connection from {peer} on {listener}",
+    "ConsumerGroupEnded": "{node} ended consumer group {group_id}",
     "ControllerElected": "{node} became the active controller of epoch {leader_epoch}, which "
     "begins at offset {epoch_start_offset}",
     "ControllerResigned": "{node} is no longer the active controller of epoch {leader_epoch}: "
@@ -114,11 +116,19 @@ _TEMPLATES: Final = {
     "begins at offset {local_start_offset}",
     "LogRecovered": "{node} opened the log of {topic}-{partition}: it ends at offset "
     "{next_offset}, {truncated_bytes} bytes truncated",
+    "LogStartMoved": "{node} moved the log start offset of {topic}-{partition} to "
+    "{log_start_offset} ({reason})",
     "MarkerAppended": "{node} has the {is_commit?commit|abort} marker of "
     f"{_PRODUCER} at offset {{offset}} of {{topic}}-{{partition}}, as "
     "{on_leader?leader|follower}, coordinator epoch {coordinator_epoch}",
     "MarkerRefused": "{node} refused the {is_commit?commit|abort} marker of "
     f"{_PRODUCER} for {{topic}}-{{partition}}: {{error_code}}",
+    "MemberEpochSet": "{node} set member {member_id} of group {group_id} to epoch {member_epoch}, "
+    "after {previous_member_epoch}",
+    "MemberStable": "member {member_id} of group {group_id} knows its assignment in generation "
+    "{generation_id}: {assignment}",
+    "MembershipLost": "client {client_id} lost its membership of group {group_id} in generation "
+    "{generation_id} with {error_code}",
     "MetadataAppended": "{node} appended {first_offset~last_offset~offset} of the metadata "
     "log in epoch {leader_epoch}: {record_kinds}",
     "MetadataApplied": "{node} applied the metadata log up to offset {next_offset}",
@@ -158,8 +168,12 @@ _TEMPLATES: Final = {
     "{leader_epoch}, in-sync replicas {isr}, partition epoch {partition_epoch}",
     "PartitionCreated": "{node} created {topic}-{partition}: leader {leader}, in-sync replicas "
     "{isr}",
+    "PartitionGiven": "{node} gave {topic}-{partition} to member {member_id} of group {group_id} "
+    "in epoch {member_epoch}{is_revoked?, to be revoked|}",
     "PartitionHighWatermarkMoved": "{node} advanced the high watermark of {topic}-{partition} to "
     "{high_watermark} as {is_leader?leader|follower} in epoch {leader_epoch}",
+    "PartitionTaken": "member {member_id} of group {group_id} owns {topic}-{partition} in epoch "
+    "{member_epoch}",
     "PartitionTruncated": "{node} truncated {topic}-{partition} from offset {former_end_offset} to "
     "{log_end_offset} as follower in epoch {leader_epoch}; its high watermark was {high_watermark}",
     "PendingOffsetAdded": "{node} has the pending offset {offset} of "
@@ -248,6 +262,8 @@ _TEMPLATES: Final = {
     "VotersChanged": "{node} has the voters {voters} from offset {offset} on",
     "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "
     "{differences#difference}: {what}",
+    "ZookeeperControllerElected": "{node} became controller in ZooKeeper with controller epoch "
+    "{controller_epoch}",
 }
 
 

@@ -179,10 +179,10 @@ def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings() -> 
             "segment.bytes": "104857600",
             "unclean.leader.election.enable": "false",
         }
-        assert [
+        assert sorted(
             (event.partition, event.coordinator_epoch)
             for event in cluster.emitted(TransactionsLoaded)
-        ] == [(each, 0) for each in range(4)]
+        ) == [(each, 0) for each in range(4)]
 
 
 def test_transaction_writes_its_markers_before_it_completes() -> None:

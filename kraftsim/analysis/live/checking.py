@@ -11,8 +11,10 @@ import msgspec
 from kraftsim.analysis.live.ordering import Line
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Check, Envelope, Invariant
+from kraftsim.invariants.permitted_losses import TopicNames
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.invariants.without_nodes import verdict_not_evaluated
+from kraftsim.metadata.events import TopicDeleted
 
 VERDICT_KEY = tuple[str, str]
 
@@ -30,11 +32,12 @@ class LiveChecks:
         self._checks: Final[list[tuple[Invariant, Check]]] = [
             (invariant, invariant.check()) for invariant in invariants
         ]
-        by_kind: dict[type[Event], list[Check]] = {}
+        by_kind: dict[type[Event], list[Check]] = {TopicDeleted: []}
         for invariant, check in self._checks:
             for kind in invariant.watches:
                 by_kind.setdefault(kind, []).append(check)
         self._by_kind = by_kind
+        self._names = TopicNames()
         self._decode = decoder_of((*by_kind, *others)).decode
         self.unfit_count = 0
         """Lines whose fields are not those of their kind."""
@@ -47,7 +50,9 @@ class LiveChecks:
             self.unfit_count += 1
             return None, []
         envelope = Envelope(node=line.node, incarnation=line.incarnation, n=line.n, t_ns=line.t_ns)
-        found = []
+        found: list[Violation] = []
+        if self._names.is_ambiguous(event):
+            return event, found
         for check in self._by_kind.get(type(event), ()):
             violation = check.examine(envelope, event)
             if violation is not None:
