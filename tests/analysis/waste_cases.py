@@ -101,6 +101,8 @@ WASTE_ROWS: list[Row] = [
     ("a quorum controller does", CAUSE,
      [("b", ZOOKEEPER), *on("c", created(isr="1"), changed(1, 1, leader=-1, isr="1"),
         changed(2, 2, leader=-1, isr="1"))], VIOLATED, 2, ("waste/0/2",), (("c.1.1", "c.1.2"),)),
+    ("a ZooKeeper controller goes on after a quorum controller", CAUSE,
+     [*on("c", created(), changed(1, 1, leader=2)), ("b", ZOOKEEPER), ("b", changed(3, 2))], OK, 1),
     ("a ZooKeeper controller, without a change, although there is a leader", CAUSE,
      on("c", ZOOKEEPER, created(isr="1"), changed(1, 1, isr="1")), VIOLATED, 1, ("waste/0/1",)),
     ("a ZooKeeper controller, without a change, although others are in sync", CAUSE,

@@ -29,6 +29,8 @@ class _State(NamedTuple):
     partition_epoch: int
     isr: str
     replicas: str
+    is_of_zookeeper: bool
+    """Whether a controller in ZooKeeper mode made it."""
     event_id: str
 
 
@@ -37,7 +39,8 @@ class EpochsHaveCause:
 
     A change that another controller reports again is ignored. In ZooKeeper mode leaders change the
     ISR on their own, and no controller reports that; and only there a partition without leader gets
-    a new epoch when its last in-sync replica is found offline.
+    a new epoch when its last in-sync replica is found offline. Partition epochs of KRaft and those
+    of ZooKeeper, the versions of znodes, are not of one sequence: they are not compared.
     """
 
     def __init__(self) -> None:
@@ -60,19 +63,24 @@ class EpochsHaveCause:
             0 if isinstance(event, PartitionCreated) else event.partition_epoch,
             event.isr,
             event.replicas,
+            (envelope.node, envelope.incarnation) in self._zookeeper_controllers,
             envelope.event_id,
         )
         if before is not None and state.partition_epoch <= before.partition_epoch:
             return None
         self._states[where] = state
-        if is_new or before is None or state.partition_epoch != before.partition_epoch + 1:
+        if (
+            is_new
+            or before is None
+            or state.partition_epoch != before.partition_epoch + 1
+            or state.is_of_zookeeper != before.is_of_zookeeper
+        ):
             return None
         self._findings.examined += 1
         step = state.leader_epoch - before.leader_epoch
         if step == 0 or (step == 1 and _has_cause(before, state)):
             return None
-        is_of_zookeeper = (envelope.node, envelope.incarnation) in self._zookeeper_controllers
-        if step == 1 and is_of_zookeeper and _is_last_replica_offline(before, state):
+        if step == 1 and state.is_of_zookeeper and _is_last_replica_offline(before, state):
             return None
         why = "without a cause" if step == 1 else f"by {step}"
         return self._findings.violation(
@@ -112,10 +120,18 @@ _CHANGES = """
         UNION ALL
         SELECT run, topic, topic_id, partition, leader, leader_epoch, partition_epoch, isr,
             replicas, position, node, incarnation FROM partition_changed
+    ), zookeeper_since AS (
+        SELECT run, node, incarnation, min(position) AS since FROM zookeeper_controller_elected
+        GROUP BY run, node, incarnation
+    ), made AS (
+        SELECT r.*, coalesce(z.since < r.position, false) AS is_of_zookeeper
+        FROM reported AS r
+        LEFT JOIN zookeeper_since AS z ON z.run = r.run AND z.node = r.node
+            AND z.incarnation = r.incarnation
     ), ranked AS (
         SELECT *, max(partition_epoch) OVER (PARTITION BY run, topic_id, partition
             ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
-        FROM reported
+        FROM made
     ), step AS (
         SELECT *,
             lag(leader) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
@@ -127,6 +143,8 @@ _CHANGES = """
                 AS replicas_before,
             lag(partition_epoch) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
                 AS change_before,
+            lag(is_of_zookeeper) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
+                AS was_of_zookeeper,
             lag(position) OVER (PARTITION BY run, topic_id, partition ORDER BY position)
                 AS position_before
         FROM ranked WHERE latest IS NULL OR partition_epoch > latest
@@ -142,7 +160,8 @@ INVARIANT = Invariant(
     check=EpochsHaveCause,
     examined=f"""
         WITH {_CHANGES} SELECT run, count(*) FROM step
-        WHERE partition_epoch = change_before + 1 GROUP BY run
+        WHERE partition_epoch = change_before + 1 AND is_of_zookeeper = was_of_zookeeper
+        GROUP BY run
     """,
     violations=f"""
         WITH {_CHANGES}
@@ -156,17 +175,14 @@ INVARIANT = Invariant(
             position_before AS first_witness,
             position AS second_witness
         FROM step
-        WHERE partition_epoch = change_before + 1 AND leader_epoch <> epoch_before
+        WHERE partition_epoch = change_before + 1 AND is_of_zookeeper = was_of_zookeeper
+            AND leader_epoch <> epoch_before
             AND (leader_epoch <> epoch_before + 1 OR (leader = leader_before
                 AND replicas = replicas_before AND (isr = isr_before
                     OR length(isr) - length(replace(isr, ',', ''))
                         > length(isr_before) - length(replace(isr_before, ',', '')))))
-            AND NOT EXISTS (
-                SELECT 1 FROM zookeeper_controller_elected AS z
-                WHERE z.run = step.run AND z.node = step.node AND z.incarnation = step.incarnation
-                    AND z.position < step.position AND step.leader_epoch = step.epoch_before + 1
-                    AND step.leader = {NO_LEADER} AND step.leader_before = {NO_LEADER}
-                    AND step.isr = step.isr_before AND step.isr NOT LIKE '%,%'
-            )
+            AND NOT (is_of_zookeeper AND leader_epoch = epoch_before + 1
+                AND leader = {NO_LEADER} AND leader_before = {NO_LEADER}
+                AND isr = isr_before AND isr NOT LIKE '%,%')
     """,
 )
