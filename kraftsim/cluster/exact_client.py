@@ -467,6 +467,8 @@ class ExactClient:
             )
             answer = await self._ask_leader(request, FETCH_VERSION)
             assert isinstance(answer, FetchResponse), "Fetch was asked"
+            if not answer.responses:  # an error of the request as a whole
+                continue
             row = answer.responses[0].partitions[0]
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention deletes old records
                 offset = max(offset, await self.offset_of(EARLIEST_TIMESTAMP))
