@@ -19,10 +19,17 @@ def begun(mode: str) -> RunStarted:
     return RunStarted(scenario="s", mode=mode, seed=1)
 
 
-def refused(reason: str = "a frame of -5 bytes", *, action: str = "closed") -> RequestRefused:
+def refused(
+    reason: str = "a frame of -5 bytes", *, action: str = "closed", api_key: int = -1
+) -> RequestRefused:
     """A request that cannot be parsed or served."""
     return RequestRefused(
-        connection=1, api_key=-1, api_version=-1, correlation_id=-1, reason=reason, action=action
+        connection=1,
+        api_key=api_key,
+        api_version=-1,
+        correlation_id=-1,
+        reason=reason,
+        action=action,
     )
 
 
@@ -42,6 +49,27 @@ CONNECTION_ROWS: list[Row] = [
         1,
         ("b.1.1", "b.1.2"),
         (("b.1.1",), ("b.1.2",)),
+    ),
+    (
+        "a broker has left ZooKeeper mode",
+        UNDERSTOOD,
+        [
+            *on("h", begun("sim")),
+            *on("b", OPENED, refused("api key 6 is not offered on this listener", api_key=6)),
+        ],
+        OK,
+        1,
+    ),
+    (
+        "it does not offer what its clients send",
+        UNDERSTOOD,
+        [
+            *on("h", begun("sim")),
+            *on("b", OPENED, refused("api key 0 is not offered on this listener", api_key=0)),
+        ],
+        VIOLATED,
+        1,
+        ("b.1.1",),
     ),
     (
         "a refusal with a response",

@@ -14,13 +14,20 @@ CLOSED: Final = "closed"
 """The action on a connection whose request cannot be read."""
 
 
+OF_CONTROLLERS: Final = (4, 5, 6)
+"""LeaderAndIsr, StopReplica, UpdateMetadata."""
+NOT_OFFERED: Final = "is not offered on this listener"
+
+
 class EveryRequestUnderstood:
     """In virtual time no node closes a connection because a request is unreadable or unsupported.
 
     In virtual time every client is part of kraftsim and sends only APIs that the node supports. An
     impossible frame size, an unknown API or a malformed body therefore means that a connection has
     lost its position in the byte stream. Clients retry on a new connection, so nothing else would
-    show it. A real cluster may receive any request from any client.
+    show it. A real cluster may receive any request from any client. A broker that has just left
+    ZooKeeper mode may get requests of a controller that does not know that yet, and closes the
+    connection, as Apache Kafka's do.
 
     Counts connections and checks the requests that are rejected on them, in runs in virtual time.
 
@@ -42,6 +49,8 @@ class EveryRequestUnderstood:
             case RequestRefused(
                 connection=connection, api_key=api_key, reason=reason, action=action
             ) if self._is_virtual and action == CLOSED:
+                if api_key in OF_CONTROLLERS and NOT_OFFERED in reason:
+                    return None
                 message = (
                     f"{envelope.node} refused a request of api {api_key} on connection "
                     f"{connection}: {reason}"
@@ -78,6 +87,7 @@ REQUESTS_WELL_FORMED = Invariant(
             CAST(NULL AS BIGINT) AS second_witness
         FROM request_refused AS r JOIN since AS s ON s.run = r.run AND s.began < r.position
         WHERE r.action = '{CLOSED}'
+            AND NOT (r.api_key IN {OF_CONTROLLERS} AND r.reason LIKE '%{NOT_OFFERED}%')
     """,
 )
 
