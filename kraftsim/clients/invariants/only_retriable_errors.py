@@ -187,6 +187,7 @@ _SINCE = """
 INVARIANT = Invariant(
     name=NAME,
     decides_without_nodes=True,
+    ends_run=False,  # the damage to the log, if there is any, shows later
     rule="Clients receive only retriable errors, apart from what their workload provokes and from "
     "known exceptions of a release.",
     source="KIP-730, KAFKA-14417",

@@ -205,6 +205,7 @@ _CAUSES = f"""
 
 INVARIANT = Invariant(
     name=NAME,
+    ends_run=False,
     rule="A producer that has taken its transactional id is fenced only after another producer "
     "used the id or its transaction timed out; not by a retry of its own, apart from what releases "
     "up to 4.4 do after a failover.",
