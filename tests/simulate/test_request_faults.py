@@ -86,7 +86,7 @@ def test_reply_is_lost_that_waits_when_the_event_happens() -> None:
         assert ProducerIdBlockRequested not in kinds[fired:took]
         blocks = [event.first_producer_id for event in cluster.of(ProducerIdBlockReceived)]
         given = [event.first_producer_id for event in cluster.of(ProducerIdBlockAllocated)]
-        assert given[0] not in blocks, "the block whose answer was lost is given to nobody"
+        assert given[0] not in blocks, "the block whose response was lost is not allocated again"
 
 
 def test_event_limits_the_fault_to_its_node_if_the_text_allows_that() -> None:

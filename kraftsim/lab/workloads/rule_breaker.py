@@ -153,7 +153,7 @@ class RuleBreaker:
                 lambda: self._end(self._own_id, self._own),
                 (ErrorCode.INVALID_TXN_STATE,),
             ),
-            Offence("EndTxn of nobody's id", lambda: self._end("nobody", self._own), unmapped),
+            Offence("EndTxn of an unknown id", lambda: self._end("unknown", self._own), unmapped),
             Offence(
                 "EndTxn of another's id", lambda: self._end(self._foreign_id, self._own), unmapped
             ),
