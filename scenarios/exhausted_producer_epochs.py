@@ -4,14 +4,15 @@ that the transaction ends, and that the producer continues.
 One application aborts, and the network delays its EndTxn until the transaction has timed out. Up to
 4.2 the producer then gets the reserved epoch 32767, in which no transaction can end (KAFKA-20090;
 `--release 4.2` reproduces it). Another one restarts with an open transaction: InitProducerId aborts
-it. Apache Kafka 4.0.0 bumps the epoch twice for that, and cannot (KAFKA-19367).
+it. Apache Kafka 4.0.0 bumps the epoch twice for that, and cannot (KAFKA-19367). A third one commits
+one transaction after the other: EndTxn returns the producer id to go on with (KAFKA-18660).
 
 An administrator writes the epoch into `__transaction_state`, and restarts the coordinator.
 Source: KIP-360, KIP-890; tested with Apache Kafka 4.0.0 to 4.4.0.
 """
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
@@ -45,19 +46,20 @@ LAST_BUT_ONE = 32765
 """InitProducerId bumps it to the last epoch that a producer gets."""
 DECIDED_SECONDS = 3.0
 """Many times the interval of the check for timed-out transactions."""
-ABORTING, RESTARTING = "aborting", "restarting"
+ABORTING, RESTARTING, COMMITTING = "aborting", "restarting", "committing"
+COMMITS = 4
+"""Two of them with the next producer id."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Use up the epochs of two transactional ids, run their applications, and read."""
     orders = OrdersWorkload(partitions=1, replicas=1, transaction_timeout_ms=TIMEOUT_MS)
     await orders.open(stage)
-    names = [name for name in (ABORTING, RESTARTING) if stage.workload(name)]
+    names = [name for name in APPLICATIONS if stage.workload(name)]
     await _wear_out(stage, orders, names)
     apps = {name: orders.order_app(stage, f"{name}-1", name) for name in names}
     work = [
-        app.client_host.run((_abort if name == ABORTING else _restart)(stage, orders, app))
-        for name, app in apps.items()
+        app.client_host.run(APPLICATIONS[name](stage, orders, app)) for name, app in apps.items()
     ]
     await under_faults(stage, *work, seconds=WORK_SECONDS)
     await transactions_settle(stage, (TOPIC,), limit_seconds=DECIDED_SECONDS)
@@ -131,13 +133,37 @@ async def _restart(stage: ScenarioEnvironment, orders: OrdersWorkload, app: Orde
     await app.client.close()
 
 
+async def _commit(stage: ScenarioEnvironment, orders: OrdersWorkload, app: OrderApp) -> None:
+    """Commit transactions in the last epoch, and in those after it."""
+
+    async def commit(client: TransactionalClient) -> None:
+        await client.begin()
+        await orders.send(stage, client, "c")
+        await client.commit()
+
+    try:
+        client = await app.restart_producer()
+        for _ in range(COMMITS):
+            client = await carry_on(client, commit, app.restart_producer)
+    except ProducerFailed:
+        pass  # whether its transaction ends is checked later
+    assert app.client is not None, "it was started"
+    await app.client.close()
+
+
+APPLICATIONS: Final = {ABORTING: _abort, RESTARTING: _restart, COMMITTING: _commit}
+"""By workload parameter."""
+
+
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw an EndTxn request that arrives after the transaction has timed out."""
     return (
         Fault(
             kind="overtaken-request",
             target=AT_THE_TRIGGER,
-            trigger=OnFrame(api_key=END_TXN, nth=random.randint(1, 2), moment="before"),
+            trigger=OnFrame(
+                api_key=END_TXN, client=f"{ABORTING}-1", nth=random.randint(1, 2), moment="before"
+            ),
             params={"overtaken_by": 0, "duration_ms": random.choice((2000, 2500, 3000))},
         ),
     )
@@ -160,6 +186,7 @@ SCENARIO = Scenario(
         clients=(
             "aborting-1",
             "restarting-1",
+            "committing-1",
         ),
         apis=ORDERS_APIS,
         brokers_keep_records=True,
@@ -172,7 +199,7 @@ SCENARIO = Scenario(
         mix=Mix.ON_TOP,
     ),
     limit_seconds=600.0,
-    workload={ABORTING: 1, RESTARTING: 1, "records": 1},
+    workload={ABORTING: 1, RESTARTING: 1, COMMITTING: 1, "records": 1},
     fewest_controllers=1,
     fewest_brokers=1,
     since="4.0",

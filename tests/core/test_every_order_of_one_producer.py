@@ -6,8 +6,6 @@ Source: KIP-98, KIP-360, KIP-890.
 
 import pytest
 
-from kraftsim.transactions.rules_coordinator import Expected, TransactionRulesSince43
-from kraftsim.transactions.rules_state import TransactionFacts
 from tests.core.every_order.search import Broken, Searched, search
 from tests.core.every_order.worlds import FOUND, LAST_GIVEN_EPOCH, Bounds, one_producer, parts_of
 
@@ -54,20 +52,10 @@ def test_a_historical_bug_of_two_transactions_is_found(name: str) -> None:
     assert found.is_complete
 
 
-class AnswersWithExhaustedId(TransactionRulesSince43):
-    """KAFKA-18660, of candidates of 4.0.0: after the last epoch of an id the producer goes on with
-    it.
-    """
-
-    def identity_after(self, facts: TransactionFacts) -> Expected:
-        """Return the id of the transaction."""
-        return facts.producer_id, facts.producer_epoch  # right: the next id, if there is one
-
-
 def test_an_answer_with_the_exhausted_producer_id_is_found() -> None:
     """The producer is refused as a stranger by its own coordinator."""
     bounds: Bounds = {"transactions": 2, "partitions": 1, "first_epoch": LAST_GIVEN_EPOCH}
-    wrong = parts_of("4.4").replacing(transaction_rules=AnswersWithExhaustedId)
+    wrong = parts_of("4.4", "KAFKA-18660")
     with pytest.raises(Broken, match="INVALID_PRODUCER_ID_MAPPING, and no one has fenced it"):
         search(one_producer(wrong, bounds), depth=200, cpu_seconds=60, reduces=True)
     right = search(one_producer(parts_of("4.4"), bounds), depth=200, cpu_seconds=60, reduces=True)

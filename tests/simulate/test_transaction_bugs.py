@@ -37,7 +37,9 @@ FINDINGS = [
         1,
         "committed-offsets-returned",
     ),
-    ("KAFKA-19367", "exhausted_producer_epochs", 1, "only-retriable-errors"),
+    ("KAFKA-18575", "late_copy_of_transaction_end", 3, "transactions-atomic"),
+    ("KAFKA-18660", "exhausted_producer_epochs", 2, "only-retriable-errors"),
+    ("KAFKA-19367", "exhausted_producer_epochs", 1, "no-hanging-transactions"),
     (
         "KAFKA-19690",
         "transaction_timeout_during_verification",
@@ -46,7 +48,7 @@ FINDINGS = [
     ),
     ("KAFKA-19446", "late_copy_of_transaction_end", 1, "transactions-atomic"),
     ("KAFKA-19999", "coordinator_failover_every_state", 1, "recovers-after-heal"),
-    ("KAFKA-20090", "exhausted_producer_epochs", 1, "only-retriable-errors"),
+    ("KAFKA-20090", "exhausted_producer_epochs", 2, "only-retriable-errors"),
 ]
 
 
@@ -97,7 +99,7 @@ def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0() -> None:
         ("late_batch_after_abort", "3.5", "3.6", 1, "recovers-after-heal"),
         ("late_copy_of_transaction_end", "3.9", "4.2", 5, "read-committed-isolation"),
         ("late_copy_of_transaction_end", "4.1", "4.2", 1, "transactions-atomic"),
-        ("exhausted_producer_epochs", "4.2", "4.3", 1, "only-retriable-errors"),
+        ("exhausted_producer_epochs", "4.2", "4.3", 2, "only-retriable-errors"),
     ],
 )
 def test_late_request_shows_the_bug_of_a_release(

@@ -11,6 +11,7 @@ from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.transactions.rules_coordinator import (
     EndTxnInput,
+    Expected,
     NeedsProducerId,
     TransactionRulesSince40,
     TransactionRulesSince43,
@@ -110,7 +111,71 @@ class AbortsWithReservedEpoch(TransactionRulesSince43):
         )
 
 
+KAFKA_18575 = Bug(
+    name="KAFKA-18575",
+    title="a producer joins its previous transaction, which is completing",
+    about="""A partition has records of a transaction whose marker has not arrived, and takes the
+        first batch of the producer's next transaction for a part of it.
+
+        The coordinator is not asked to add the partition: the records belong to no transaction that
+        it knows. The marker of the previous transaction ends them as well, or is refused because
+        of them, and read_committed consumers wait for ever.
+
+        Source: KAFKA-18575, KAFKA-18654, of candidates of 4.0.0, fixed by comparing the epoch with
+        that of the open transaction (UnifiedLog.hasOngoingTransaction).
+        """,
+    fixed_in=("4.0.0",),
+    swap=lambda parts: parts.replacing(producer_state_manager=JoinsOpenTransaction),
+    scenario="late_copy_of_transaction_end",
+    release="4.0",
+    caught_by=(
+        "markers-match-coordinator-decisions",
+        "transactions-atomic",
+        "read-committed-isolation",
+        "no-hanging-transactions",
+        "recovers-after-heal",
+    ),
+)
+
+
+class JoinsOpenTransaction(ProducerStateManager):
+    """Identifies an open transaction by its producer id."""
+
+    def _is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether a transaction is open; right: one of this epoch."""
+        return self._transactions.is_open(producer_id)
+
+
+KAFKA_18660 = Bug(
+    name="KAFKA-18660",
+    title="the end of a transaction in the last epoch returns the exhausted producer id",
+    about="""EndTxn returns the producer id and epoch of the transaction that it ends, although the
+        coordinator continues with another id because the epochs are exhausted.
+
+        The producer begins its next transaction with the former id, and its own coordinator refuses
+        it: INVALID_PRODUCER_ID_MAPPING, which is fatal, though no other producer has started.
+
+        Source: KAFKA-18660, of candidates of 4.0.0, fixed by returning the next id
+        (TransactionCoordinator.endTransaction).
+        """,
+    fixed_in=("4.0.0",),
+    swap=lambda parts: parts.replacing(transaction_rules=ReturnsExhaustedId),
+    scenario="exhausted_producer_epochs",
+    caught_by=("only-retriable-errors", "recovers-after-heal"),
+)
+
+
+class ReturnsExhaustedId(TransactionRulesSince43):
+    """Returns the id of the transaction."""
+
+    def identity_after(self, facts: TransactionFacts) -> Expected:
+        """Return the present id and epoch; right: the next id, if there is one."""
+        return facts.producer_id, facts.producer_epoch
+
+
 BUGS = (
+    KAFKA_18575,
+    KAFKA_18660,
     KAFKA_19446,
     KAFKA_19999,
     KAFKA_20090,

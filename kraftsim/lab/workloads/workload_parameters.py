@@ -47,6 +47,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "replicas": "replicas of each partition",
     "replicas_max": "partitions times replicas of the largest topic",
     "resizes": "changes of the size of producer id blocks",
+    "committing": "applications that commit across the last epoch of their producer id: 0 or 1",
     "restarting": "applications that restart in the last epoch of their producer id: 0 or 1",
     "rounds": "rounds of metadata changes",
     "steps": "Produce requests of each sequence of random steps",
