@@ -26,14 +26,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
     within,
 )
-from kraftsim.lab.faults.fault import (
-    AT_THE_TRIGGER,
-    LEADER_TARGET,
-    AtTime,
-    Fault,
-    OnEvent,
-    Trigger,
-)
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, LEADER_TARGET, Fault, OnEvent
 from kraftsim.lab.faults.fault_space import (
     ALTER_CLIENT_QUOTAS,
     CLIENTS,
@@ -47,6 +40,7 @@ from kraftsim.lab.faults.fault_space import (
 )
 from kraftsim.lab.faults.fault_space import BROKERS as BROKER_ROLE
 from kraftsim.lab.workloads.access import AccessAdministrator, Visit, Visitor
+from kraftsim.lab.workloads.drawn_faults import Failures, drawn_time
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
@@ -62,6 +56,7 @@ LEDGER = ReplicationWorkload(partitions=3)
 GUARDED = "guarded"
 PARTITIONS, REPLICAS = 3, 3
 BROKERS = ("broker-1", "broker-2", "broker-3")
+FAILURES = Failures(kinds=("restart", "restart", "pause", "partition"), duration_ms=(300, 4000))
 WORK_SECONDS = 10.0
 VISIT_SECONDS = 0.4
 CHANGE_SECONDS = 1.0
@@ -251,7 +246,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """
     if mode is not Mode.SIM:
         return tuple(
-            _failure(random, random.choice(BROKERS), _time(random), ("restart",))
+            FAILURES.draw(
+                random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS), ("restart",)
+            )
             for _ in range(random.randint(1, 3))
         )
     return tuple(_drawn(random) for _ in range(random.randint(2, 6)))
@@ -260,32 +257,10 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 def _drawn(random: "Random") -> Fault:
     if random.random() < 0.5:
         kind, times = random.choice(MOMENTS)
-        return _failure(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times)))
+        trigger = OnEvent(kind=kind, nth=random.randint(1, times))
+        return FAILURES.draw(random, AT_THE_TRIGGER, trigger)
     target = random.choice((LEADER_TARGET, *BROKERS))
-    return _failure(random, target, _time(random))
-
-
-def _time(random: "Random") -> AtTime:
-    return AtTime(at_ms=random.randint(200, int(WORK_SECONDS * 1000)))
-
-
-def _failure(
-    random: "Random",
-    target: str,
-    trigger: Trigger,
-    kinds: tuple[str, ...] = ("restart", "restart", "pause", "partition"),
-) -> Fault:
-    kind = random.choice(kinds)
-    if kind == "restart":
-        return Fault(
-            kind=kind,
-            target=target,
-            trigger=trigger,
-            params={"power_loss": False, "after_ms": random.randint(20, 4000)},
-        )
-    return Fault(
-        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 4000)}
-    )
+    return FAILURES.draw(random, target, drawn_time(random, WORK_SECONDS))
 
 
 SCENARIO = Scenario(

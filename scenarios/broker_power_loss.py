@@ -16,31 +16,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import (
-    AT_THE_TRIGGER,
-    AtTime,
-    Fault,
-    FileClass,
-    OnDisk,
-    OnEvent,
-    OnFrame,
-    Trigger,
-)
-from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
-from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.workloads.drawn_faults import lost_produce_response
+from kraftsim.lab.workloads.phases import elect_now_and_then
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
+from kraftsim.lab.workloads.workload_spaces import replication_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
-PRODUCE = 0
 WORK_SECONDS = 8.0
 ELECTION_SECONDS = 1.0
 MOMENTS = (
@@ -54,16 +45,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Produce while power fails, let the broker lead again whenever possible, and read everything
     back.
     """
-    await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
-    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(
-        stage,
-        *writers,
-        elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS),
-        seconds=seconds,
+    await LEDGER.run(
+        stage, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS)
     )
-    await LEDGER.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -76,7 +61,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     )
     if mode is not Mode.SIM:
         return losses[:3]
-    return (*losses, *(_lost_answer(random) for _ in range(random.randint(0, 6))))
+    return (*losses, *(lost_produce_response(random) for _ in range(random.randint(0, 6))))
 
 
 def _moment(random: "Random", victim: str, mode: Mode) -> Trigger:
@@ -104,15 +89,6 @@ def _loss(random: "Random", victim: str, trigger: Trigger) -> Fault:
     )
 
 
-def _lost_answer(random: "Random") -> Fault:
-    trigger = OnFrame(
-        api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before"
-    )
-    return Fault(
-        kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger
-    )
-
-
 def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw how often a broker writes its recovery point, and its segment size: a rolled segment is
     flushed.
@@ -134,21 +110,7 @@ SCENARIO = Scenario(
     draw_parameters=draw_parameters,
     settings={**SETTINGS, "replica.lag.time.max.ms": "30000"},
     controllers_drawn=(1, 3),
-    fault_space=cluster_fault_space(
-        controllers=3,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "writer-3",
-        ),
-        apis=WRITER_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
-        mix=Mix.ON_TOP,
-    ),
+    fault_space=replication_fault_space(controllers=3, fault_seconds=WORK_SECONDS),
     limit_seconds=600.0,
     workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

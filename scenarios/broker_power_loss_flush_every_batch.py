@@ -19,14 +19,14 @@ from kraftsim.lab.faults.fault import (
     OnEvent,
     Trigger,
 )
-from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
-from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.workloads.phases import elect_now_and_then
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
+from kraftsim.lab.workloads.workload_spaces import replication_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -48,16 +48,10 @@ MOMENTS = (
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Produce while power fails, and read everything back."""
-    await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
-    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(
-        stage,
-        *writers,
-        elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS),
-        seconds=seconds,
+    await LEDGER.run(
+        stage, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS)
     )
-    await LEDGER.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -126,21 +120,7 @@ SCENARIO = Scenario(
     faults=faults,
     settings={**SETTINGS, "log.flush.interval.messages": "1"},
     controllers_drawn=(1, 3),
-    fault_space=cluster_fault_space(
-        controllers=3,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "writer-3",
-        ),
-        apis=WRITER_APIS,
-        brokers_keep_records=True,
-        brokers_replicate=True,
-        brokers_may_flush=True,
-        fault_seconds=WORK_SECONDS,
-        mix=Mix.ON_TOP,
-    ),
+    fault_space=replication_fault_space(controllers=3, fault_seconds=WORK_SECONDS),
     limit_seconds=600.0,
     workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

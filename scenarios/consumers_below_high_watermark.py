@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Value
-from kraftsim.lab.faults.fault_space import READER_APIS, WRITER_APIS, Mix, cluster_fault_space
-from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.faults.fault_space import READER_APIS
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
@@ -21,6 +20,7 @@ from kraftsim.lab.workloads.replication_workload import (
     WORKLOAD,
     ReplicationWorkload,
 )
+from kraftsim.lab.workloads.workload_spaces import replication_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -35,11 +35,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Produce and consume while followers fall behind and leaders fail, and read everything
     back.
     """
-    await LEDGER.open(stage)
-    seconds = stage.workload("work_ms") / 1000
-    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, _read(stage, seconds), seconds=seconds)
-    await LEDGER.audit(stage)
+    await LEDGER.run(stage, _read(stage, stage.workload("work_ms") / 1000))
 
 
 async def _read(stage: ScenarioEnvironment, seconds: float) -> None:
@@ -95,21 +91,8 @@ SCENARIO = Scenario(
     faults=faults,
     draw_parameters=draw_parameters,
     settings=SETTINGS,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "writer-3",
-            "reader-at-the-end",
-        ),
-        apis=(*WRITER_APIS, *READER_APIS),
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
-        mix=Mix.ON_TOP,
+    fault_space=replication_fault_space(
+        readers=("reader-at-the-end",), apis=READER_APIS, fault_seconds=WORK_SECONDS
     ),
     limit_seconds=600.0,
     workload={

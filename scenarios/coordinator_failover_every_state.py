@@ -13,20 +13,15 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Value
-from kraftsim.lab.faults.fault_space import (
-    ORDERS_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
-    Mix,
-    cluster_fault_space,
-)
+from kraftsim.lab.workloads.drawn_faults import Failures
 from kraftsim.lab.workloads.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
+FAILURES = Failures(restart_ms=3000, duration_ms=(2000, 6000))
 WORK_SECONDS = 12.0
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WRITE_TXN_MARKERS = 27
@@ -122,27 +117,7 @@ def _failure(random: "Random") -> Fault:
         trigger = OnEvent(
             kind=random.choice(("TransactionsLoaded", "MarkerAppended")), nth=random.randint(1, 12)
         )
-    kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
-    if kind == "restart":
-        return Fault(
-            kind=kind,
-            target=AT_THE_TRIGGER,
-            trigger=trigger,
-            params={"power_loss": False, "after_ms": random.randint(20, 3000)},
-        )
-    if kind == "stop":
-        return Fault(
-            kind=kind,
-            target=AT_THE_TRIGGER,
-            trigger=trigger,
-            params={"after_ms": random.randint(20, 2000)},
-        )
-    return Fault(
-        kind=kind,
-        target=AT_THE_TRIGGER,
-        trigger=trigger,
-        params={"duration_ms": random.randint(2000, 6000)},
-    )
+    return FAILURES.draw(random, AT_THE_TRIGGER, trigger)
 
 
 SCENARIO = Scenario(
@@ -153,23 +128,8 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings=SETTINGS,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
-        clients=(
-            "dealer-1",
-            "dealer-2",
-            "dealer-3",
-        ),
-        apis=ORDERS_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
-        files=TRANSACTION_FILES,
-        moments=TRANSACTION_MOMENTS,
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
+    fault_space=transaction_fault_space(
+        clients=("dealer-1", "dealer-2", "dealer-3"), fault_seconds=WORK_SECONDS
     ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "dealers": 3, "work_ms": int(WORK_SECONDS * 1000)},

@@ -31,12 +31,7 @@ from kraftsim.lab.faults.fault_space import (
     GROUP_MOMENTS,
     SEGMENT_FILES,
     TRANSACTION_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
     WRITER_APIS,
-    Mix,
-    cluster_fault_space,
 )
 from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 from kraftsim.lab.workloads.transform_app import (
@@ -46,6 +41,7 @@ from kraftsim.lab.workloads.transform_app import (
     WORKLOAD,
     TransformApp,
 )
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -168,25 +164,12 @@ SCENARIO = Scenario(
     faults=faults,
     settings={**SETTINGS, "log.cleaner.min.cleanable.ratio": "0.01"},
     draw_parameters=_draw_settings,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "copier-1",
-            "copier-2",
-            "copier-3",
-        ),
+    fault_space=transaction_fault_space(
+        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3"),
         apis=(*WRITER_APIS, *TRANSACTION_APIS),
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
+        files=(*SEGMENT_FILES, *COMPACTED_FILES),
+        moments=(*GROUP_MOMENTS, *COMPACTION_MOMENTS),
         fault_seconds=WORK_SECONDS,
-        files=(*TRANSACTION_FILES, *SEGMENT_FILES, *COMPACTED_FILES),
-        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS, *COMPACTION_MOMENTS),
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
     ),
     limit_seconds=900.0,
     workload={**WORKLOAD, "crashes": 4, "work_ms": int(WORK_SECONDS * 1000)},

@@ -11,15 +11,7 @@ Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 """
 
 from kraftsim.cluster.scenario import Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault_space import (
-    GROUP_MOMENTS,
-    TRANSACTION_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
-    WRITER_APIS,
-    cluster_fault_space,
-)
+from kraftsim.lab.faults.fault_space import GROUP_MOMENTS, TRANSACTION_APIS, WRITER_APIS, Mix
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transaction_faults import WORK_SECONDS, draw_transaction_faults
 from kraftsim.lab.workloads.transform_app import (
@@ -29,6 +21,7 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 COPIERS = ("copier-1", "copier-2", "copier-3")
 
@@ -59,19 +52,13 @@ SCENARIO = Scenario(
     run=run,
     faults=draw_transaction_faults,
     settings=SETTINGS,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
+    fault_space=transaction_fault_space(
         clients=("writer-1", "writer-2", *COPIERS),
         apis=(*WRITER_APIS, *TRANSACTION_APIS),
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
+        moments=GROUP_MOMENTS,
         may_answer_fatal=COPIERS,
-        files=TRANSACTION_FILES,
-        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
-        lasting_states=TRANSACTION_STATES,
+        mix=Mix.EITHER,
+        fault_seconds=WORK_SECONDS,
     ),
     limit_seconds=900.0,
     workload={**WORKLOAD, "crashes": 8, "pauses": 6, "work_ms": int(WORK_SECONDS * 1000)},

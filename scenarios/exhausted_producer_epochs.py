@@ -17,14 +17,6 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
-from kraftsim.lab.faults.fault_space import (
-    ORDERS_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
-    Mix,
-    cluster_fault_space,
-)
 from kraftsim.lab.workloads.one_node import END_TXN, SETTINGS, carry_on
 from kraftsim.lab.workloads.orders import (
     TOPIC,
@@ -35,6 +27,7 @@ from kraftsim.lab.workloads.orders import (
     TransactionalClient,
 )
 from kraftsim.lab.workloads.phases import transactions_settle, under_faults
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 from kraftsim.lab.workloads.worn_ids import write_epoch
 
 if TYPE_CHECKING:
@@ -180,23 +173,10 @@ SCENARIO = Scenario(
     brokers=1,
     combined=1,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
-    fault_space=cluster_fault_space(
-        controllers=1,
+    fault_space=transaction_fault_space(
         brokers=1,
-        clients=(
-            "aborting-1",
-            "restarting-1",
-            "committing-1",
-        ),
-        apis=ORDERS_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        combined=1,
+        clients=("aborting-1", "restarting-1", "committing-1"),
         fault_seconds=WORK_SECONDS,
-        files=TRANSACTION_FILES,
-        moments=TRANSACTION_MOMENTS,
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
     ),
     limit_seconds=600.0,
     workload={ABORTING: 1, RESTARTING: 1, COMMITTING: 1, "records": 1},

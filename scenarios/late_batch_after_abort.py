@@ -13,17 +13,10 @@ from typing import TYPE_CHECKING
 from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
-from kraftsim.lab.faults.fault_space import (
-    ORDERS_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
-    Mix,
-    cluster_fault_space,
-)
 from kraftsim.lab.workloads.one_node import PRODUCE, SETTINGS, carry_on
 from kraftsim.lab.workloads.orders import TOPIC, OrdersWorkload, TransactionalClient
 from kraftsim.lab.workloads.phases import transactions_settle, under_faults
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -93,19 +86,8 @@ SCENARIO = Scenario(
     brokers=1,
     combined=1,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=1,
-        clients=("dealer-1",),
-        apis=ORDERS_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        combined=1,
-        fault_seconds=WORK_SECONDS,
-        files=TRANSACTION_FILES,
-        moments=TRANSACTION_MOMENTS,
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
+    fault_space=transaction_fault_space(
+        brokers=1, clients=("dealer-1",), fault_seconds=WORK_SECONDS
     ),
     limit_seconds=600.0,
     workload={"partitions": 3, "records": 1},

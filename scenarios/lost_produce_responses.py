@@ -21,6 +21,7 @@ from kraftsim.cluster.scenario import (
 )
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
+from kraftsim.lab.workloads.drawn_faults import drawn_time, produce_mishap, produce_response
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 TOPIC = "ledger"
 BROKERS = ("broker-1", "broker-2")
 PARTITIONS = 4
-PRODUCE = 0
 WORK_SECONDS = 4.0
 SETTLE_SECONDS = 60.0
 WORKLOAD = {
@@ -67,26 +67,16 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """
     if mode is not Mode.SIM:
         return tuple(
-            _kill(random, random.choice(BROKERS), _time(random))
+            _kill(random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS, from_ms=100))
             for _ in range(random.randint(1, 2))
         )
     deaths = tuple(
-        _kill(random, AT_THE_TRIGGER, _answer(random)) for _ in range(random.randint(0, 3))
+        _kill(random, AT_THE_TRIGGER, produce_response(random)) for _ in range(random.randint(0, 3))
     )
-    return (*deaths, *(_fault(random) for _ in range(random.randint(8, 20))))
-
-
-def _fault(random: "Random") -> Fault:
-    kind, is_response = random.choice(MISHAPS)
-    trigger = OnFrame(
-        api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 150), moment="before"
+    return (
+        *deaths,
+        *(produce_mishap(random, MISHAPS, (1, 150)) for _ in range(random.randint(8, 20))),
     )
-    params: dict[str, int | str | bool | None] = {}
-    if kind == "cut-connection":
-        params["after_bytes"] = random.choice((0, 5, 30))
-    if kind == "duplicate-request":
-        params["after_ms"] = random.choice((0, 10, 200, 1000))
-    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
 MISHAPS = (
@@ -98,15 +88,6 @@ MISHAPS = (
     ("cut-connection", True),
     ("cut-connection", False),
 )
-
-
-def _time(random: "Random") -> AtTime:
-    return AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
-
-
-def _answer(random: "Random") -> OnFrame:
-    """The batch is in the broker's log, and its response is lost."""
-    return OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
 
 
 def _kill(random: "Random", target: str, trigger: AtTime | OnFrame) -> Fault:

@@ -17,12 +17,7 @@ from kraftsim.lab.faults.fault_space import (
     GROUP_MOMENTS,
     GROUP_OFFSET_APIS,
     TRANSACTION_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
     WRITER_APIS,
-    Mix,
-    cluster_fault_space,
 )
 from kraftsim.lab.workloads.offset_commits import OffsetCommitWorkload
 from kraftsim.lab.workloads.phases import under_faults
@@ -34,6 +29,7 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -90,26 +86,11 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings=SETTINGS,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "copier-1",
-            "copier-2",
-            "copier-3",
-            "keeper",
-        ),
+    fault_space=transaction_fault_space(
+        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3", "keeper"),
         apis=(*WRITER_APIS, *TRANSACTION_APIS, *GROUP_OFFSET_APIS),
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
+        moments=GROUP_MOMENTS,
         fault_seconds=WORK_SECONDS,
-        files=TRANSACTION_FILES,
-        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
     ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "records_per_writer": 60, "work_ms": int(WORK_SECONDS * 1000)},

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import Fault
-from kraftsim.lab.faults.fault_space import (
-    GROUP_MOMENTS,
-    TRANSACTION_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
-    WRITER_APIS,
-    Mix,
-    cluster_fault_space,
-)
+from kraftsim.lab.faults.fault_space import GROUP_MOMENTS, TRANSACTION_APIS, WRITER_APIS
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,
@@ -31,6 +22,7 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -71,9 +63,7 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.frame.events": "false"},
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
+    fault_space=transaction_fault_space(
         clients=(
             "task-writer-1",
             "task-copier-1",
@@ -83,14 +73,8 @@ SCENARIO = Scenario(
             "thread-copier-2",
         ),
         apis=(*WRITER_APIS, *TRANSACTION_APIS),
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
+        moments=GROUP_MOMENTS,
         fault_seconds=WORK_SECONDS,
-        files=TRANSACTION_FILES,
-        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
     ),
     limit_seconds=3600.0,
     workload={

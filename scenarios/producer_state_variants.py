@@ -29,8 +29,9 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
+from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, cluster_fault_space
+from kraftsim.lab.workloads.drawn_faults import produce_mishap
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 TOPIC = "twins"
 TWINS = 2
 FIVE_BATCHES, LATEST_BATCH = "broker-1", "broker-2"
-PRODUCE = 0
 WRAPS_SOON = 2**31 - 40
 WORK_SECONDS = 4.0
 WORKLOAD = {
@@ -125,7 +125,10 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     deaths = tuple(_kill(random) for _ in range(random.randint(0, 2)))
     if mode is not Mode.SIM:
         return deaths
-    return (*deaths, *(_fault(random) for _ in range(random.randint(6, 16))))
+    return (
+        *deaths,
+        *(produce_mishap(random, MISHAPS, (1, 250)) for _ in range(random.randint(6, 16))),
+    )
 
 
 def _kill(random: "Random") -> Fault:
@@ -136,19 +139,6 @@ def _kill(random: "Random") -> Fault:
         trigger=trigger,
         params={"power_loss": False, "after_ms": random.randint(20, 800)},
     )
-
-
-def _fault(random: "Random") -> Fault:
-    kind, is_response = random.choice(MISHAPS)
-    trigger = OnFrame(
-        api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 250), moment="before"
-    )
-    params: dict[str, int | str | bool | None] = {}
-    if kind == "cut-connection":
-        params["after_bytes"] = random.choice((0, 5, 30))
-    if kind == "duplicate-request":
-        params["after_ms"] = random.choice((0, 10, 200, 1000))
-    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
 def draw_parameters(random: "Random") -> Mapping[str, str]:

@@ -22,24 +22,18 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
     within,
 )
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Trigger, Value
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent, Value
 from kraftsim.lab.faults.fault_space import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
     CLIENTS,
     ELECT_LEADERS,
-    FORWARDED_APIS,
     INCREMENTAL_ALTER_CONFIGS,
-    SEGMENT_FILES,
-    TRANSACTION_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    WRITER_APIS,
     Api,
     FaultMoment,
-    cluster_fault_space,
 )
 from kraftsim.lab.faults.fault_space import BROKERS as BROKER_ROLE
+from kraftsim.lab.workloads.drawn_faults import Failures, drawn_time, peers_of
 from kraftsim.lab.workloads.orders import MUST_EXERCISE as TRANSACTIONS_MUST_EXERCISE
 from kraftsim.lab.workloads.partition_administrator import PartitionAdministrator, Reassigned
 from kraftsim.lab.workloads.phases import elect_now_and_then, replicas_settle, under_faults
@@ -52,6 +46,7 @@ from kraftsim.lab.workloads.transform_app import (
     TransformApp,
     Variant,
 )
+from kraftsim.lab.workloads.workload_spaces import administration_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -66,6 +61,7 @@ that replica stays an adding one, is a removing one as well, and KAFKA-19975 wai
 ones (ReplicationControlManager.changePartitionReassignment does not clear them).
 """
 DIRECTORIES = ("/data", "/data/second")
+FAILURES = Failures(peers=peers_of(BROKERS))
 WORK_SECONDS = 10.0
 ELECTION_SECONDS = 2.0
 CHANGE_SECONDS = 0.25
@@ -223,7 +219,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw three to eight failures of brokers; over sockets restarts at random times."""
     if mode is not Mode.SIM:
         return tuple(
-            _failure(random, random.choice(BROKERS), _time(random), ("restart",))
+            FAILURES.draw(
+                random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS), ("restart",)
+            )
             for _ in range(random.randint(1, 3))
         )
     return tuple(_drawn(random) for _ in range(random.randint(3, 8)))
@@ -233,38 +231,8 @@ def _drawn(random: "Random") -> Fault:
     if random.random() < 0.6:
         kind, times, fields = random.choice(MOMENTS)
         trigger = OnEvent(kind=kind, nth=random.randint(1, times), fields=fields)
-        return _failure(random, random.choice((AT_THE_TRIGGER, *BROKERS)), trigger)
-    return _failure(random, random.choice(BROKERS), _time(random))
-
-
-def _time(random: "Random") -> AtTime:
-    return AtTime(at_ms=random.randint(200, int(WORK_SECONDS * 1000)))
-
-
-def _failure(
-    random: "Random",
-    target: str,
-    trigger: Trigger,
-    kinds: Sequence[str] = ("restart", "restart", "stop", "pause", "partition"),
-) -> Fault:
-    kind = random.choice(kinds)
-    if kind == "restart":
-        return Fault(
-            kind=kind,
-            target=target,
-            trigger=trigger,
-            params={"power_loss": False, "after_ms": random.randint(20, 4000)},
-        )
-    if kind == "stop":
-        return Fault(
-            kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)}
-        )
-    if kind == "partition" and target != AT_THE_TRIGGER:
-        other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
-        target = f"{target}{random.choice(('>', '<>'))}{other}"
-    return Fault(
-        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 5000)}
-    )
+        return FAILURES.draw(random, random.choice((AT_THE_TRIGGER, *BROKERS)), trigger)
+    return FAILURES.draw(random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS))
 
 
 SCENARIO = Scenario(
@@ -287,24 +255,16 @@ SCENARIO = Scenario(
     },
     controllers_drawn=(1, 3),
     brokers=4,
-    fault_space=cluster_fault_space(
-        controllers=3,
+    fault_space=administration_fault_space(
         brokers=4,
-        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3", "administrator"),
+        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3"),
         apis=(
-            *WRITER_APIS,
-            *TRANSACTION_APIS,
-            *FORWARDED_APIS,
             Api(ALTER_PARTITION_REASSIGNMENTS, CLIENTS, BROKER_ROLE, 20),
             Api(ALTER_REPLICA_LOG_DIRS, CLIENTS, BROKER_ROLE, 10),
             Api(INCREMENTAL_ALTER_CONFIGS, CLIENTS, BROKER_ROLE, 8),
             Api(ELECT_LEADERS, CLIENTS, BROKER_ROLE, 4),
         ),
-        brokers_keep_records=True,
-        brokers_replicate=True,
-        files=(*SEGMENT_FILES, *TRANSACTION_FILES),
         moments=(
-            *TRANSACTION_MOMENTS,
             FaultMoment("ReplicaMoveBegan", BROKER_ROLE, 10),
             FaultMoment("ReplicaMoved", BROKER_ROLE, 10),
         ),

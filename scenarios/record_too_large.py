@@ -24,8 +24,9 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame, Value
+from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, cluster_fault_space
+from kraftsim.lab.workloads.drawn_faults import produce_mishap
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
 TOPIC = "ledger"
 BROKERS = ("broker-1", "broker-2")
 PARTITIONS = 3
-PRODUCE = 0
+MISHAPS = (
+    ("lost-reply", True),
+    ("lost-reply", True),
+    ("cut-connection", True),
+    ("cut-connection", False),
+)
 LARGEST_BYTES = 500
 TOO_LARGE = b"x" * (2 * LARGEST_BYTES)
 WORK_SECONDS = 4.0
@@ -164,25 +170,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
                 params={"duration_ms": 800},
             ),
         )
-    return tuple(_fault(random) for _ in range(random.randint(5, 15)))
-
-
-def _fault(random: "Random") -> Fault:
-    kind, is_response = random.choice(
-        (
-            ("lost-reply", True),
-            ("lost-reply", True),
-            ("cut-connection", True),
-            ("cut-connection", False),
-        )
-    )
-    trigger = OnFrame(
-        api_key=PRODUCE, is_response=is_response, nth=random.randint(10, 250), moment="before"
-    )
-    params: dict[str, Value] = (
-        {"after_bytes": random.choice((0, 5, 30))} if kind == "cut-connection" else {}
-    )
-    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
+    return tuple(produce_mishap(random, MISHAPS, (10, 250)) for _ in range(random.randint(5, 15)))
 
 
 SCENARIO = Scenario(

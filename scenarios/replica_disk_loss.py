@@ -11,22 +11,22 @@ Source: KIP-98, KIP-853 (directory ids), KIP-966.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Trigger
-from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
-from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.faults.fault import AtTime, Fault, OnEvent, Trigger
+from kraftsim.lab.faults.fault_space import Mix
+from kraftsim.lab.workloads.drawn_faults import lost_produce_response
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
+from kraftsim.lab.workloads.workload_spaces import replication_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
-PRODUCE = 0
 WORK_SECONDS = 8.0
 MOMENTS = (
     ("BatchAppended", 60),
@@ -38,10 +38,7 @@ MOMENTS = (
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Produce while a disk is lost, and read everything back."""
-    await LEDGER.open(stage)
-    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
-    await LEDGER.audit(stage)
+    await LEDGER.run(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -57,16 +54,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
         trigger=trigger,
         params={"after_ms": random.randint(20, 5000)},
     )
-    return (loss, *(_lost_answer(random) for _ in range(random.randint(0, 4))))
-
-
-def _lost_answer(random: "Random") -> Fault:
-    trigger = OnFrame(
-        api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before"
-    )
-    return Fault(
-        kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger
-    )
+    return (loss, *(lost_produce_response(random) for _ in range(random.randint(0, 4))))
 
 
 SCENARIO = Scenario(
@@ -77,21 +65,7 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings=SETTINGS,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "writer-3",
-        ),
-        apis=WRITER_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
-        mix=Mix.APART,
-    ),
+    fault_space=replication_fault_space(mix=Mix.APART, fault_seconds=WORK_SECONDS),
     limit_seconds=600.0,
     workload={**WORKLOAD, "pause_ms": 60, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AtTime, Fault
-from kraftsim.lab.faults.fault_space import WRITER_APIS, Mix, cluster_fault_space
-from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
+from kraftsim.lab.workloads.workload_spaces import replication_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -32,10 +31,7 @@ APART_MS = 2800
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Produce while the brokers are restarted, and read everything back."""
-    await LEDGER.open(stage)
-    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
-    await LEDGER.audit(stage)
+    await LEDGER.run(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -65,21 +61,7 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     settings=SETTINGS,
-    fault_space=cluster_fault_space(
-        controllers=1,
-        brokers=3,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "writer-3",
-        ),
-        apis=WRITER_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
-        mix=Mix.ON_TOP,
-    ),
+    fault_space=replication_fault_space(fault_seconds=WORK_SECONDS),
     limit_seconds=600.0,
     workload={**WORKLOAD, "pause_ms": 70, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

@@ -28,7 +28,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
     within,
 )
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent
 from kraftsim.lab.faults.fault_space import (
     BROKERS as BROKER_ROLE,
 )
@@ -38,17 +38,11 @@ from kraftsim.lab.faults.fault_space import (
     CREATE_TOPICS,
     DELETE_RECORDS,
     DELETE_TOPICS,
-    FORWARDED_APIS,
     RECOVERY_MOMENTS,
-    SEGMENT_FILES,
-    TRANSACTION_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    WRITER_APIS,
     Api,
     FaultMoment,
-    cluster_fault_space,
 )
+from kraftsim.lab.workloads.drawn_faults import Failures, drawn_time, peers_of
 from kraftsim.lab.workloads.orders import SETTINGS, TOPIC, WORKLOAD, OrdersWorkload
 from kraftsim.lab.workloads.partition_administrator import (
     PartitionAdministrator,
@@ -62,6 +56,7 @@ from kraftsim.lab.workloads.phases import (
 )
 from kraftsim.lab.workloads.replica_reads import read_through_each_replica
 from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, ReplicationWorkload
+from kraftsim.lab.workloads.workload_spaces import administration_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -69,6 +64,7 @@ if TYPE_CHECKING:
 ORDERS = OrdersWorkload(partitions=2)
 LEDGER = ReplicationWorkload(partitions=2)
 BROKERS = ("broker-1", "broker-2", "broker-3")
+FAILURES = Failures(peers=peers_of(BROKERS), restart_ms=5000, stop_ms=4000)
 WORK_SECONDS = 10.0
 TRIM_SECONDS = 1.5
 ROUND_RECORDS = 6
@@ -280,7 +276,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw two to six failures of brokers, and isolations; over sockets only restarts."""
     if mode is not Mode.SIM:
         return tuple(
-            _failure(random, random.choice(BROKERS), _time(random), ("restart",))
+            FAILURES.draw(
+                random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS), ("restart",)
+            )
             for _ in range(random.randint(1, 3))
         )
     return tuple(_drawn(random) for _ in range(random.randint(2, 6)))
@@ -290,38 +288,8 @@ def _drawn(random: "Random") -> Fault:
     if random.random() < 0.5:
         kind, times = random.choice(MOMENTS)
         trigger = OnEvent(kind=kind, nth=random.randint(1, times))
-        return _failure(random, random.choice((AT_THE_TRIGGER, *BROKERS)), trigger)
-    return _failure(random, random.choice(BROKERS), _time(random))
-
-
-def _time(random: "Random") -> AtTime:
-    return AtTime(at_ms=random.randint(200, int(WORK_SECONDS * 1000)))
-
-
-def _failure(
-    random: "Random",
-    target: str,
-    trigger: Trigger,
-    kinds: tuple[str, ...] = ("restart", "restart", "stop", "pause", "partition"),
-) -> Fault:
-    kind = random.choice(kinds)
-    if kind == "restart":
-        return Fault(
-            kind=kind,
-            target=target,
-            trigger=trigger,
-            params={"power_loss": False, "after_ms": random.randint(20, 5000)},
-        )
-    if kind == "stop":
-        return Fault(
-            kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 4000)}
-        )
-    if kind == "partition" and target != AT_THE_TRIGGER:
-        other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
-        target = f"{target}{random.choice(('>', '<>'))}{other}"
-    return Fault(
-        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 5000)}
-    )
+        return FAILURES.draw(random, random.choice((AT_THE_TRIGGER, *BROKERS)), trigger)
+    return FAILURES.draw(random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS))
 
 
 SCENARIO = Scenario(
@@ -338,23 +306,15 @@ SCENARIO = Scenario(
     faults=faults,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
     controllers_drawn=(1, 3),
-    fault_space=cluster_fault_space(
-        controllers=3,
+    fault_space=administration_fault_space(
         brokers=3,
-        clients=("dealer-1", "dealer-2", "writer-1", "writer-2", "watcher", "administrator"),
+        clients=("dealer-1", "dealer-2", "writer-1", "writer-2", "watcher"),
         apis=(
-            *WRITER_APIS,
-            *TRANSACTION_APIS,
-            *FORWARDED_APIS,
             Api(CREATE_TOPICS, CLIENTS, BROKER_ROLE, 6),
             Api(DELETE_TOPICS, CLIENTS, BROKER_ROLE, 6),
             Api(DELETE_RECORDS, CLIENTS, BROKER_ROLE, 8),
         ),
-        brokers_keep_records=True,
-        brokers_replicate=True,
-        files=(*SEGMENT_FILES, *TRANSACTION_FILES),
         moments=(
-            *TRANSACTION_MOMENTS,
             *RECOVERY_MOMENTS,
             FaultMoment("TopicDeleted", CONTROLLERS, 4),
             FaultMoment("TopicCreated", CONTROLLERS, 5),

@@ -16,20 +16,12 @@ from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import GroupIdentity
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnFrame
-from kraftsim.lab.faults.fault_space import (
-    GROUP_MOMENTS,
-    GROUP_OFFSET_APIS,
-    ORDERS_APIS,
-    TRANSACTION_FILES,
-    TRANSACTION_MOMENTS,
-    TRANSACTION_STATES,
-    Mix,
-    cluster_fault_space,
-)
+from kraftsim.lab.faults.fault_space import GROUP_MOMENTS, GROUP_OFFSET_APIS, ORDERS_APIS
 from kraftsim.lab.workloads.one_node import END_TXN, SETTINGS, carry_on
 from kraftsim.lab.workloads.orders import TOPIC, OrdersWorkload, TransactionalClient
 from kraftsim.lab.workloads.phases import transactions_settle, under_faults
 from kraftsim.lab.workloads.transform_app import OFFSETS_TOPIC
+from kraftsim.lab.workloads.workload_spaces import transaction_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -123,19 +115,12 @@ SCENARIO = Scenario(
         "kraftsim.release": "4.4",
         "offsets.retention.check.interval.ms": str(CHECK_MS),
     },
-    fault_space=cluster_fault_space(
-        controllers=1,
+    fault_space=transaction_fault_space(
         brokers=1,
         clients=("committer-1",),
         apis=(*ORDERS_APIS, *GROUP_OFFSET_APIS),
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        combined=1,
+        moments=GROUP_MOMENTS,
         fault_seconds=WORK_SECONDS,
-        files=TRANSACTION_FILES,
-        moments=(*TRANSACTION_MOMENTS, *GROUP_MOMENTS),
-        lasting_states=TRANSACTION_STATES,
-        mix=Mix.ON_TOP,
     ),
     limit_seconds=600.0,
     workload={"groups": 3},

@@ -16,20 +16,14 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import AtTime, Fault, OnEvent
-from kraftsim.lab.faults.fault_space import (
-    SEGMENT_FILES,
-    SNAPSHOT_OF_PRODUCERS_MOMENTS,
-    WRITER_APIS,
-    Mix,
-    cluster_fault_space,
-)
-from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.faults.fault_space import SEGMENT_FILES, SNAPSHOT_OF_PRODUCERS_MOMENTS
 from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
+from kraftsim.lab.workloads.workload_spaces import replication_fault_space
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -41,10 +35,7 @@ WORK_SECONDS = 12.0
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Produce while leaders fail over, and read everything back."""
-    await LEDGER.open(stage)
-    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
-    await LEDGER.audit(stage)
+    await LEDGER.run(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -103,22 +94,11 @@ SCENARIO = Scenario(
         "broker.session.timeout.ms": "1500",
         "broker.heartbeat.interval.ms": "300",
     },
-    fault_space=cluster_fault_space(
-        controllers=1,
+    fault_space=replication_fault_space(
         brokers=2,
-        clients=(
-            "writer-1",
-            "writer-2",
-            "writer-3",
-        ),
-        apis=WRITER_APIS,
-        brokers_keep_records=True,
-        brokers_may_flush=True,
-        brokers_replicate=True,
-        fault_seconds=WORK_SECONDS,
         files=SEGMENT_FILES,
         moments=SNAPSHOT_OF_PRODUCERS_MOMENTS,
-        mix=Mix.ON_TOP,
+        fault_seconds=WORK_SECONDS,
     ),
     limit_seconds=600.0,
     workload={**WORKLOAD, "records_per_writer": 160, "work_ms": int(WORK_SECONDS * 1000)},

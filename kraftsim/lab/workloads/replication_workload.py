@@ -7,6 +7,7 @@ Source: KIP-98.
 """
 
 from collections import Counter
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from kraftsim.cluster.scenario import (
@@ -15,7 +16,7 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle, under_faults
 from protocol.errors import ErrorCode
 
 TOPIC = "ledger"
@@ -67,6 +68,13 @@ class ReplicationWorkload:
     async def open(self, stage: ScenarioEnvironment) -> None:
         """Create the topic."""
         await stage.create_topic(TOPIC, self.partitions, self.replicas)
+
+    async def run(self, stage: ScenarioEnvironment, *beside: Awaitable[object]) -> None:
+        """Create the topic, write to it under faults, beside other work, heal, and audit it."""
+        await self.open(stage)
+        writers = (self.write(stage, number) for number in self.writers(stage))
+        await under_faults(stage, *writers, *beside, seconds=stage.workload("work_ms") / 1000)
+        await self.audit(stage)
 
     async def write(self, stage: ScenarioEnvironment, number: int) -> None:
         """Run one writer: send every record, and wait until each is acknowledged or failed."""

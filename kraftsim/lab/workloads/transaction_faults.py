@@ -7,12 +7,14 @@ or a pending offset; requests and responses of transactions are lost, and clocks
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode
-from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, OnFrame, Value
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, OnEvent, OnFrame
+from kraftsim.lab.workloads.drawn_faults import Failures, clock_jump, drawn_time, peers_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
+FAILURES = Failures(peers=peers_of(BROKERS), duration_ms=(300, 6000))
 (
     PRODUCE,
     FIND_COORDINATOR,
@@ -63,33 +65,13 @@ def draw_transaction_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 def _kill(random: "Random") -> Fault:
     """A broker is killed, paused or isolated right after an event."""
     kind, times_max = random.choice(MOMENTS)
-    return _fault(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times_max)))
+    trigger = OnEvent(kind=kind, nth=random.randint(1, times_max))
+    return FAILURES.draw(random, AT_THE_TRIGGER, trigger)
 
 
 def _timed(random: "Random") -> Fault:
-    return _fault(
-        random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
-    )
-
-
-def _fault(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
-    kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
-    if kind == "restart":
-        return Fault(
-            kind=kind,
-            target=target,
-            trigger=trigger,
-            params={"power_loss": False, "after_ms": random.randint(20, 4000)},
-        )
-    if kind == "stop":
-        return Fault(
-            kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)}
-        )
-    if kind == "partition" and target != AT_THE_TRIGGER:
-        other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
-        target = f"{target}{random.choice(('>', '<>'))}{other}"
-    return Fault(
-        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)}
+    return FAILURES.draw(
+        random, random.choice(BROKERS), drawn_time(random, WORK_SECONDS, from_ms=100)
     )
 
 
@@ -107,14 +89,4 @@ def _on_the_wire(random: "Random") -> Fault:
 
 
 def _clock(random: "Random") -> Fault:
-    params: dict[str, Value] = {
-        "by_ms": random.choice((50, 3000, 3_600_000)),
-        "duration_ms": random.randint(200, 5000),
-    }
-    kind = random.choice(("clock-jump-forward", "clock-jump-back"))
-    return Fault(
-        kind=kind,
-        target=random.choice(BROKERS),
-        trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))),
-        params=params,
-    )
+    return clock_jump(random, BROKERS, WORK_SECONDS)
