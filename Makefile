@@ -172,7 +172,7 @@ fuzz: setup ## Fuzz all parsers, SECONDS=60 for each target; ARGS="batches disk"
 	$(BIN)/python -m tools.fuzz --seconds $(SECONDS) $(ARGS)
 
 identity: setup ## Check that seeds repeat byte for byte under different hash seeds; ARGS="--seeds 2000"
-	$(BIN)/kraftsim sweep quorum_under_faults --check-identity --work ids_per_asker=250 --work ids_after=200 $(ARGS)
+	$(BIN)/kraftsim sweep quorum_under_faults --check-identity --work ids_per_requester=250 --work ids_after=200 $(ARGS)
 
 raft-properties: setup ## Check the seven properties of Kafka's RaftEventSimulationTest over real frames; ARGS="--seeds 1000"
 	$(BIN)/python -m tests.simulate.raft_properties $(ARGS)

@@ -1,4 +1,5 @@
-"""Names of 0.1 that 0.2 replaced: scenarios, invariants, kinds of faults and of events.
+"""Names of 0.1 that 0.2 replaced: scenarios, invariants, kinds of faults and of events, and
+parameters of workloads.
 
 A kept `replay.json`, a script or a habit goes on working for one release: the look-up of a former
 name gives the present entry and a `FormerNameWarning` that says its name. Delete this module, and
@@ -111,6 +112,11 @@ EVENTS: Final[Mapping[str, str]] = {
     "OffsetTold": "OffsetReturned",
     "RecordCalledDuplicate": "RecordReportedDuplicate",
     "VoteTold": "VoteSent",
+}
+WORKLOAD: Final[Mapping[str, str]] = {
+    "askers": "requesters",
+    "dealers": "order_apps",
+    "ids_per_asker": "ids_per_requester",
 }
 
 

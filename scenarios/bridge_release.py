@@ -45,7 +45,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     ]
     clients = [
         _ask_all_the_time(stage, traffic, course, f"asker-{number}")
-        for number in range(1, stage.workload("askers") + 1)
+        for number in range(1, stage.workload("requesters") + 1)
     ]
     await course.run(_cross(stage, traffic, course), *writers, *clients)
     await traffic.audit(stage)
@@ -102,7 +102,7 @@ SCENARIO = Scenario(
         fault_seconds=COURSE_FAULT_SECONDS,
     ),
     limit_seconds=1200.0,
-    workload={"writers": 1, "askers": 2, "pause_ms": 100},
+    workload={"writers": 1, "requesters": 2, "pause_ms": 100},
     fewest_brokers=3,
     since="3.0",
 )

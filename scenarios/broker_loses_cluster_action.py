@@ -49,7 +49,7 @@ END_SECONDS = 30.0
 WORK_SECONDS = 7.0
 WORKLOAD = {
     "records": 60,
-    "askers": 2,
+    "requesters": 2,
     "without_rights_ms": 6000,
     "work_ms": int(WORK_SECONDS * 1000),
 }
@@ -64,7 +64,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         has_begun.set()
     clients = [
         _ask_from_then(stage, f"asker-{number}", has_begun, is_over)
-        for number in range(1, stage.workload("askers") + 1)
+        for number in range(1, stage.workload("requesters") + 1)
     ]
     writing = write_lines(
         stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS

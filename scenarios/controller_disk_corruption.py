@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 WORK_SECONDS = 5.0
 WORK_MS = int(WORK_SECONDS * 1000)
-WORKLOAD = {"askers": 2, "ids_per_asker": 200, "ids_after": 60, "work_ms": WORK_MS}
+WORKLOAD = {"requesters": 2, "ids_per_requester": 200, "ids_after": 60, "work_ms": WORK_MS}
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -36,8 +36,8 @@ async def run(stage: ScenarioEnvironment) -> None:
     ids: list[int] = []
     await stage.wait_for_leader()
     clients = (
-        _ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids)
-        for number in range(1, stage.workload("askers") + 1)
+        _ask(stage, f"asker-{number}", stage.workload("ids_per_requester"), ids)
+        for number in range(1, stage.workload("requesters") + 1)
     )
     await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)

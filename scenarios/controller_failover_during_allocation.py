@@ -37,7 +37,12 @@ PARTITIONS = 3
 PAUSE_SECONDS = 0.1
 WORK_SECONDS = 7.0
 """How long faults are injected; the clients take about as long without faults."""
-WORKLOAD = {"records": 60, "askers": 3, "ids_per_asker": 2500, "work_ms": int(WORK_SECONDS * 1000)}
+WORKLOAD = {
+    "records": 60,
+    "requesters": 3,
+    "ids_per_requester": 2500,
+    "work_ms": int(WORK_SECONDS * 1000),
+}
 ALLOCATE_PRODUCER_IDS = 67
 VOTE = 52
 
@@ -49,7 +54,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     await stage.create_topic(TOPIC, PARTITIONS)
     ids: list[int] = []
     records, clients, ids_each = (
-        stage.workload(parameter) for parameter in ("records", "askers", "ids_per_asker")
+        stage.workload(parameter) for parameter in ("records", "requesters", "ids_per_requester")
     )
     asked = (_ask(stage, number, ids_each, ids) for number in range(1, clients + 1))
     await under_faults(

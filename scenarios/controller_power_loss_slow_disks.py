@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 FIRST_ID, COUNTS = 101, (3, 3, 5)
 WORK_SECONDS = 5.0
 WORKLOAD = {
-    "askers": 3,
-    "ids_per_asker": 200,
+    "requesters": 3,
+    "ids_per_requester": 200,
     "ids_after": 40,
     "topics": 4,
     "work_ms": int(WORK_SECONDS * 1000),
@@ -65,8 +65,8 @@ async def run(stage: ScenarioEnvironment) -> None:
     ids: list[int] = []
     await stage.wait_for_leader()
     clients = (
-        _ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids)
-        for number in range(1, stage.workload("askers") + 1)
+        _ask(stage, f"asker-{number}", stage.workload("ids_per_requester"), ids)
+        for number in range(1, stage.workload("requesters") + 1)
     )
     await under_faults(
         stage, _create_topics(stage), *clients, seconds=stage.workload("work_ms") / 1000

@@ -41,7 +41,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     orders = OrdersWorkload()
     await orders.open(stage)
     order_apps = (
-        orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
+        orders.run_orders(stage, number) for number in range(1, stage.workload("order_apps") + 1)
     )
     seconds = stage.workload("work_ms") / 1000
     # Where preferred elections end early, the new coordinators stay: no later coordinator completes
@@ -132,7 +132,7 @@ SCENARIO = Scenario(
         clients=("dealer-1", "dealer-2", "dealer-3"), fault_seconds=WORK_SECONDS
     ),
     limit_seconds=600.0,
-    workload={**WORKLOAD, "dealers": 3, "work_ms": int(WORK_SECONDS * 1000)},
+    workload={**WORKLOAD, "order_apps": 3, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,
     fewest_brokers=3,
 )

@@ -84,7 +84,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     over_at = stage.now_seconds() + seconds
     work: list[Awaitable[None]] = [
         _transactional(stage, orders, number, over_at)
-        for number in range(1, stage.workload("dealers") + 1)
+        for number in range(1, stage.workload("order_apps") + 1)
     ]
     work += [
         _idempotent(stage, number, over_at) for number in range(1, stage.workload("writers") + 1)
@@ -401,7 +401,7 @@ SCENARIO = Scenario(
     ),
     limit_seconds=1200.0,
     workload={
-        "dealers": 2,
+        "order_apps": 2,
         "writers": 2,
         "groups": 2,
         "work_ms": int(2.5 * DAY_SECONDS * 1000),

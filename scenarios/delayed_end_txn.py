@@ -29,7 +29,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     orders = OrdersWorkload(producer=SHORT_TIMEOUT, transaction_timeout_ms=30_000)
     await orders.open(stage)
     order_apps = (
-        orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
+        orders.run_orders(stage, number) for number in range(1, stage.workload("order_apps") + 1)
     )
     await under_faults(stage, *order_apps, seconds=stage.workload("work_ms") / 1000)
     await orders.audit(stage)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 WORK_MS = 3000
-WORKLOAD = {"askers": 2, "ids_per_asker": 60, "ids_after": 40, "work_ms": WORK_MS}
+WORKLOAD = {"requesters": 2, "ids_per_requester": 60, "ids_after": 40, "work_ms": WORK_MS}
 FETCH_MS = 150
 """The fetch timeout of a follower.
 
@@ -39,8 +39,8 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Request ids from the start, heal, and request more."""
     ids: list[int] = []
     clients = (
-        _ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids)
-        for number in range(1, stage.workload("askers") + 1)
+        _ask(stage, f"asker-{number}", stage.workload("ids_per_requester"), ids)
+        for number in range(1, stage.workload("requesters") + 1)
     )
     await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)

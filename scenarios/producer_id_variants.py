@@ -33,8 +33,8 @@ WORK_SECONDS = 6.0
 SIZES = (1, 3, 10, 100, 1000, 100_000)
 WORKLOAD = {
     "records": 50,
-    "askers": 3,
-    "ids_per_asker": 500,
+    "requesters": 3,
+    "ids_per_requester": 500,
     "resizes": 4,
     "work_ms": int(WORK_SECONDS * 1000),
 }
@@ -46,7 +46,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     await stage.create_topic(TOPIC, PARTITIONS)
     ids: list[int] = []
-    clients, ids_each = stage.workload("askers"), stage.workload("ids_per_asker")
+    clients, ids_each = stage.workload("requesters"), stage.workload("ids_per_requester")
     asked = (_ask(stage, number, ids_each, ids) for number in range(1, clients + 1))
     await under_faults(
         stage,

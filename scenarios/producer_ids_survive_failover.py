@@ -35,8 +35,8 @@ WORK_SECONDS = 6.0
 WORKLOAD = {
     "writers": 4,
     "records_per_writer": 120,
-    "askers": 2,
-    "ids_per_asker": 1200,
+    "requesters": 2,
+    "ids_per_requester": 1200,
     "work_ms": int(WORK_SECONDS * 1000),
 }
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -52,7 +52,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)
     ]
     work = [_write(stage, writer, number) for number, writer in enumerate(writers, 1)]
-    work += [_ask(stage, number) for number in range(1, stage.workload("askers") + 1)]
+    work += [_ask(stage, number) for number in range(1, stage.workload("requesters") + 1)]
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     for writer in writers:
         await writer.close()
@@ -132,7 +132,7 @@ async def _write(stage: ScenarioEnvironment, writer: ProducerDriver, number: int
 
 async def _ask(stage: ScenarioEnvironment, number: int) -> None:
     client = stage.producer_id_client(f"asker-{number}")
-    await client.ask(stage.workload("ids_per_asker"))
+    await client.ask(stage.workload("ids_per_requester"))
     await client.close()
 
 

@@ -44,8 +44,8 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 8.0
 """How long faults are injected; the clients may take longer."""
 WORKLOAD = {
-    "askers": 2,
-    "ids_per_asker": 2500,
+    "requesters": 2,
+    "ids_per_requester": 2500,
     "ids_after": 1100,
     "work_ms": int(WORK_SECONDS * 1000),
 }
@@ -62,7 +62,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     await stage.sleep(1.0)
     ids: list[int] = []
     clients, ids_each, ids_after = (
-        stage.workload(parameter) for parameter in ("askers", "ids_per_asker", "ids_after")
+        stage.workload(parameter) for parameter in ("requesters", "ids_per_requester", "ids_after")
     )
     asked = (_ask(stage, f"asker-{number}", ids_each, ids) for number in range(1, clients + 1))
     await under_faults(stage, *asked, seconds=stage.workload("work_ms") / 1000)

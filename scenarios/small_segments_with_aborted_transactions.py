@@ -62,7 +62,7 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 10.0
 ELECTION_SECONDS = 2.0
 TRIM_SECONDS = 1.0
-LAST_DEALER, LAST_TRANSACTIONS = 9, 4
+LAST_APP, LAST_TRANSACTIONS = 9, 4
 COMMITTED_SHARE = 0.4
 BLACKOUT_SHARE = 0.3
 MOMENTS = (
@@ -89,18 +89,18 @@ FILES = (
 async def run(stage: ScenarioEnvironment) -> None:
     """Write and trim while power fails; then read through each replica."""
     await ORDERS.open(stage)
-    numbers = range(1, stage.workload("dealers") + 1)
+    numbers = range(1, stage.workload("order_apps") + 1)
     await wear_some_out(stage, [f"deals-{number}" for number in numbers])
     seconds = stage.workload("work_ms") / 1000
     random = stage.random("outcomes")
-    dealers = (
+    order_apps = (
         ORDERS.run_orders(stage, number, commits=lambda index: random.random() < COMMITTED_SHARE)
         for number in numbers
     )
     writers = (_write(stage, number) for number in range(1, stage.workload("writers") + 1))
     await under_faults(
         stage,
-        *dealers,
+        *order_apps,
         *writers,
         trim_now_and_then(
             stage, TOPIC, ORDERS.partitions, seconds=seconds, every_seconds=TRIM_SECONDS
@@ -110,7 +110,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     )
     # Everything before may have been deleted.
     await ORDERS.run_orders(
-        stage, LAST_DEALER, commits=lambda index: bool(index % 2), count=LAST_TRANSACTIONS
+        stage, LAST_APP, commits=lambda index: bool(index % 2), count=LAST_TRANSACTIONS
     )
     await ORDERS.audit(stage)
     await read_through_each_replica(stage, TOPIC, ORDERS.partitions, read_committed=True)

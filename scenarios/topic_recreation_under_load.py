@@ -74,7 +74,7 @@ LAST_RECORDS = 12
 LATEST = -1
 DONE = "NONE"
 """The error of an answer without one."""
-LAST_DEALER, LAST_TRANSACTIONS = 9, 4
+LAST_APP, LAST_TRANSACTIONS = 9, 4
 MOMENTS = (
     ("TopicDeleted", 4),
     ("TopicCreated", 5),
@@ -107,15 +107,15 @@ async def run(stage: ScenarioEnvironment) -> None:
     generations = Generations()
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
-    dealers = (
-        ORDERS.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
+    order_apps = (
+        ORDERS.run_orders(stage, number) for number in range(1, stage.workload("order_apps") + 1)
     )
     writers = (
         _write(stage, number, generations) for number in range(1, stage.workload("writers") + 1)
     )
     await under_faults(
         stage,
-        *dealers,
+        *order_apps,
         *writers,
         *(LEDGER.write(stage, number) for number in LEDGER.writers(stage)),
         _recreate(stage, generations, over_at),
@@ -132,7 +132,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     )
     await within(stage, "every broker has the last topic", _agree(stage), KNOWN_SECONDS)
     await replicas_settle(stage, TOPIC, ORDERS.partitions)
-    await ORDERS.run_orders(stage, LAST_DEALER, count=LAST_TRANSACTIONS)
+    await ORDERS.run_orders(stage, LAST_APP, count=LAST_TRANSACTIONS)
     await transactions_settle(stage, (TOPIC,))
     await _refuse_nothing(stage, producer_id)
     await _audit(stage, generations)

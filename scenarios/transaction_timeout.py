@@ -41,7 +41,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     hurried, slow = OrdersWorkload(producer=HURRIED), OrdersWorkload(transaction_timeout_ms=2000)
     await hurried.open(stage)
-    order_apps = stage.workload("dealers")
+    order_apps = stage.workload("order_apps")
     work = [hurried.run_orders(stage, number) for number in range(1, order_apps + 1)]
     work += [_too_slow(stage, slow, number) for number in range(order_apps + 1, 2 * order_apps + 1)]
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)

@@ -37,7 +37,9 @@ async def run(stage: ScenarioEnvironment) -> None:
     orders = OrdersWorkload(transaction_timeout_ms=60_000)
     await orders.open(stage)
     seconds = stage.workload("work_ms") / 1000
-    rounds = [_round(stage, orders, number) for number in range(1, stage.workload("dealers") + 1)]
+    rounds = [
+        _round(stage, orders, number) for number in range(1, stage.workload("order_apps") + 1)
+    ]
     await under_faults(stage, *rounds, seconds=seconds)
     await orders.audit(stage)
 
@@ -134,7 +136,7 @@ def _lonely(random: "Random") -> tuple[Fault, ...]:
     """
     duration_ms = random.randint(6000, 9000)
     taken_over = OnFrame(
-        api_key=INIT_PRODUCER_ID, client=f"second-{random.randint(1, WORKLOAD['dealers'])}"
+        api_key=INIT_PRODUCER_ID, client=f"second-{random.randint(1, WORKLOAD['order_apps'])}"
     )
     two = random.sample(BROKERS, 2)
     return tuple(

@@ -70,7 +70,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         await writer.start()
     filling = [LEDGER.fill(stage, writer, number) for number, writer in writers]
     clients = [
-        _ask(stage, f"asker-{number}", ids) for number in range(1, stage.workload("askers") + 1)
+        _ask(stage, f"asker-{number}", ids) for number in range(1, stage.workload("requesters") + 1)
     ]
     await under_faults(
         stage, *filling, *clients, _make_topics(stage), seconds=stage.workload("work_ms") / 1000
@@ -87,7 +87,7 @@ async def _ask(stage: ScenarioEnvironment, client_id: str, ids: list[int]) -> No
     UNKNOWN_SERVER_ERROR then, like Kafka's.
     """
     client = stage.producer_id_client(client_id)
-    last = len(ids) + stage.workload("ids_per_asker")
+    last = len(ids) + stage.workload("ids_per_requester")
     while len(ids) < last:
         try:
             ids += await client.ask(min(IDS_AT_ONCE, last - len(ids)))
@@ -246,8 +246,8 @@ SCENARIO = Scenario(
         "writers": 2,
         "records_per_writer": 150,
         "pause_ms": 60,
-        "askers": 1,
-        "ids_per_asker": 4000,
+        "requesters": 1,
+        "ids_per_requester": 4000,
         "topics": 2,
         "work_ms": int(WORK_SECONDS * 1000),
     },

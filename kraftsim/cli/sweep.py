@@ -43,7 +43,7 @@ Examples:
   kraftsim sweep quorum_under_faults --seeds 5000 --resume runs/quorum.jsonl
   kraftsim sweep rolling_upgrade --seeds 100 --release 3.3 --work hops=99
   kraftsim sweep quorum_under_faults --seeds 500 --controllers 5 --brokers 2
-  kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_asker=250
+  kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_requester=250
   kraftsim sweep ./my_scenario.py --seeds 100 --extension ./my_invariant.py
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )

@@ -14,9 +14,13 @@ PROJECT_ROOT = Path(__file__).parents[2]
 BANNED = {
     "anew": "again",
     "appointment": "LeaderAndIsr",
+    "asker": "client, requester",
+    "askers": "clients, requesters",
     "atlas": "data-loss budget",
     "breathe": "yield",
     "crew": "worker pool",
+    "dealer": "application, producer, allocator",
+    "dealers": "applications, producers",
     "doorkeeper": "connection quotas",
     "errand": "job",
     "everybody": "all nodes, all clients",

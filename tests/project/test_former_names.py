@@ -1,5 +1,5 @@
-"""Names of the former release still work: scenarios, invariants, faults, events and commands, each
-with a warning that has the new name.
+"""Names of the former release still work: scenarios, invariants, faults, events, commands and
+parameters of workloads, each with a warning that has the new name.
 """
 
 import json
@@ -11,13 +11,15 @@ import pytest
 
 from kraftsim import former_names
 from kraftsim.cli.main import VERBS
-from kraftsim.cluster.scenario import SCENARIOS, scenario
+from kraftsim.cluster.scenario import SCENARIOS, Mode, scenario
 from kraftsim.events.catalogue import KINDS
 from kraftsim.former_names import FormerNameWarning
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.lab.explore.replay import read_replay
+from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.lab.faults.fault import FAULTS, OnEvent, fault_kind
+from kraftsim.lab.workloads.workload_parameters import MEANINGS
 
 FORMER, PRESENT = "answers_get_lost", "lost_produce_responses"
 
@@ -28,6 +30,7 @@ def test_every_former_name_leads_to_an_entry_of_today() -> None:
     assert set(former_names.FAULTS.values()) <= set(FAULTS.names())
     assert set(former_names.EVENTS.values()) <= set(KINDS)
     assert set(former_names.VERBS.values()) <= set(VERBS)
+    assert set(former_names.WORKLOAD.values()) <= set(MEANINGS)
 
 
 def test_no_entry_of_today_has_a_former_name() -> None:
@@ -35,6 +38,7 @@ def test_no_entry_of_today_has_a_former_name() -> None:
     assert not set(former_names.INVARIANTS) & set(INVARIANTS.names())
     assert not set(former_names.FAULTS) & set(FAULTS.names())
     assert not set(former_names.EVENTS) & set(KINDS)
+    assert not set(former_names.WORKLOAD) & set(MEANINGS)
 
 
 @pytest.mark.parametrize("name", [FORMER, FORMER.replace("_", "-")])
@@ -49,6 +53,15 @@ def test_a_present_name_is_accepted_without_a_warning(recwarn: pytest.WarningsRe
         and fault_kind("connect-timeout").name == "connect-timeout"
     )
     assert not [each for each in recwarn if each.category is FormerNameWarning]
+
+
+def test_a_former_workload_parameter_sets_the_present_one() -> None:
+    former = {"ids_per_asker": 7}
+    with pytest.warns(FormerNameWarning, match="ids_per_asker is called ids_per_requester now"):
+        request = RunRequest(
+            scenario=scenario("quorum_under_faults"), mode=Mode.SIM, seed=1, workload=former
+        )
+    assert request.work()["ids_per_requester"] == 7 and "ids_per_asker" not in request.work()
 
 
 def test_a_kept_replay_file_still_replays(tmp_path: Path) -> None:

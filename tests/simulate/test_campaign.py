@@ -253,18 +253,26 @@ def test_campaign_with_another_workload_is_replayed_with_it(tmp_path: Path) -> N
     )
     done = CliRunner().invoke(
         kraftsim,
-        [*words, "--work", "askers=1", "--resume", str(journal), "--out", str(tmp_path / "found")],
+        [
+            *words,
+            "--work",
+            "requesters=1",
+            "--resume",
+            str(journal),
+            "--out",
+            str(tmp_path / "found"),
+        ],
     )
     command = next(
         line.split("replay: ")[1] for line in done.output.splitlines() if "replay: " in line
     )
-    assert " --work askers=1 " in command
+    assert " --work requesters=1 " in command
     again = command.split()[1:]
     place = Path(again[again.index("--out") + 1])
     assert place == tmp_path / "found" / f"{NAME}-1-again", "beside the run that was kept"
     assert "was never exercised" not in done.output, "the campaign ended at its finding"
     assert "violated: " in CliRunner().invoke(kraftsim, again).output
-    assert read_replay(place).request().work()["askers"] == 1
+    assert read_replay(place).request().work()["requesters"] == 1
     assert "other work" in CliRunner().invoke(kraftsim, [*words, "--resume", str(journal)]).output
 
 
@@ -292,7 +300,7 @@ def test_compared_run_with_a_violation_is_reported(tmp_path: Path) -> None:
         "--bug",
         BUG,
         "--work",
-        "askers=1",
+        "requesters=1",
         "--check-identity",
     )
     assert done.returncode == 1, done.stdout + done.stderr

@@ -78,7 +78,7 @@ def test_removed_fault_changes_nothing_before_it_would_have_fired(name: str, see
         mode=Mode.SIM,
         seed=seed,
         faults=faults,
-        workload={"ids_per_asker": 200, "work_ms": 5000},
+        workload={"ids_per_requester": 200, "work_ms": 5000},
     )
     with_all, cluster = history(request)
     idle = next(place for place, at_ns in enumerate(cluster) if at_ns is None)

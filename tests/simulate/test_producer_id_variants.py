@@ -14,7 +14,7 @@ from protocol.codec.message_codec import compiled
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.schema import Message
 
-SMALL = {"records": 4, "ids_per_asker": 40, "resizes": 1, "work_ms": 1000}
+SMALL = {"records": 4, "ids_per_requester": 40, "resizes": 1, "work_ms": 1000}
 PROPERTIES = {
     "process.roles": "controller",
     "node.id": "101",

@@ -18,7 +18,13 @@ from kraftsim.lab.explore.request import RunEnvironment, RunRequest
 from kraftsim.lab.explore.run import check_replay, run_request
 from kraftsim.lab.faults.fault import AtTime, Fault
 
-SMALL = {"writers": 1, "records_per_writer": 20, "askers": 1, "ids_per_asker": 30, "work_ms": 1500}
+SMALL = {
+    "writers": 1,
+    "records_per_writer": 20,
+    "requesters": 1,
+    "ids_per_requester": 30,
+    "work_ms": 1500,
+}
 CRASH = Fault(
     kind="restart",
     target="broker-2",

@@ -152,7 +152,7 @@ def test_replay_has_the_same_number_of_nodes(tmp_path: Path) -> None:
         seed=3,
         controllers=5,
         brokers=2,
-        work={"ids_per_asker": 20, "ids_after": 10},
+        work={"ids_per_requester": 20, "ids_after": 10},
         out=tmp_path,
     )
     assert result.outcome == "ok", "\n".join(result.lines())
@@ -208,7 +208,7 @@ def test_sweep_over_all_skips_scenarios_that_need_other_nodes() -> None:
 def test_parameters_stored_in_a_run_cannot_be_repeated_as_options(tmp_path: Path) -> None:
     """A run that is shrunk contains how it was executed."""
     run_scenario(
-        "quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path
+        "quorum_under_faults", seed=3, work={"ids_per_requester": 20, "ids_after": 10}, out=tmp_path
     )
     refused = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path), "--controllers", "5"])
     assert refused.exit_code == 3 and "contains the options of its run" in refused.output, (

@@ -19,7 +19,13 @@ from kraftsim.lab.explore.shrink import NotFailing, Shrunken, fewer, rounded, sh
 from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, OnFrame
 
 CONTROLLER = "controller-101"
-WORK = {"writers": 2, "records_per_writer": 20, "askers": 1, "ids_per_asker": 900, "work_ms": 4000}
+WORK = {
+    "writers": 2,
+    "records_per_writer": 20,
+    "requesters": 1,
+    "ids_per_requester": 900,
+    "work_ms": 4000,
+}
 DARK = Fault(
     kind="restart",
     target=CONTROLLER,

@@ -34,7 +34,13 @@ from kraftsim.lab.explore.trace import (
 )
 from kraftsim.lab.faults.fault import AtTime, Fault
 
-WORK = {"writers": 0, "records_per_writer": 0, "askers": 1, "ids_per_asker": 5, "work_ms": 2500}
+WORK = {
+    "writers": 0,
+    "records_per_writer": 0,
+    "requesters": 1,
+    "ids_per_requester": 5,
+    "work_ms": 2500,
+}
 CRASH = Fault(
     kind="restart",
     target="broker-1",

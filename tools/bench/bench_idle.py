@@ -28,8 +28,8 @@ A_MINUTE: Mapping[str, int] = {
     "work_ms": 60_000,
     "writers": 1,
     "records_per_writer": 1_100,
-    "askers": 1,
-    "ids_per_asker": 1_000,
+    "requesters": 1,
+    "ids_per_requester": 1_000,
 }
 """Faults for 60 s, and 20 idempotent records a second meanwhile: a writer pauses for 50 ms after
 each.

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace as replace_in_struct
 
+from kraftsim import former_names
 from kraftsim.cluster.apache_kafka.target import ApacheTarget
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
+from kraftsim.former_names import present_name
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
 from kraftsim.lab.faults.fault_space import FaultSpace, Mix
 from kraftsim.lab.faults.kinds.request_faults import of_requests
@@ -251,6 +253,11 @@ class RunRequest:
     on: ApacheTarget | None = None
 
     def __post_init__(self) -> None:
+        workload = {
+            present_name(former_names.WORKLOAD, name, "workload parameter"): value
+            for name, value in self.workload.items()
+        }
+        object.__setattr__(self, "workload", workload)
         unknown = sorted(
             parameter
             for parameter in set(self.workload) - set(self.scenario.workload)

@@ -22,7 +22,7 @@ from kraftsim.lab.workloads.transform_app import SETTINGS as SETTINGS
 __all__ = ["AbortNeeded", "OrderApp", "OrdersWorkload", "ProducerFailed", "TransactionalClient"]
 
 TOPIC = "deals"
-WORKLOAD = {"dealers": 2, "transactions": 12, "records": 4, "pause_ms": 60}
+WORKLOAD = {"order_apps": 2, "transactions": 12, "records": 4, "pause_ms": 60}
 """The workload parameters of a scenario with this workload."""
 BACKOFF_SECONDS = 1.0
 """Back-off after an aborted transaction, before the next one begins."""
