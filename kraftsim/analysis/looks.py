@@ -100,6 +100,7 @@ _LABELS: Final = {
     "FaultEnded": "end of {fault} {target}",
     "FaultTookEffect": "{fault} {effect}",
     "PhaseBegan": "phase {phase}",
+    "MetadataLogBegun": "metadata log {metadata_log}",
     "InvariantViolated": "{invariant}",
 }
 

@@ -135,10 +135,14 @@ _TEMPLATES: Final = {
     "MetadataChangeAnswered": "client {client_id} got the answer {error_code} for topic {topic}",
     "MetadataChangeSent": "client {client_id} sent a change of topic {topic}: {config_name} "
     "{config_value}",
+    "MetadataCarriedOver": "the harness found {differences} differences between the log of "
+    "{controller} and what ZooKeeper had before the migration: {what}",
     "MetadataCommitted": "{node} has the metadata log committed up to offset {high_watermark}, in "
     "epoch {leader_epoch}",
     "MetadataCopyForgotten": "{node} forgot its copy of the metadata",
     "MetadataFlushed": "{node} flushed the metadata log up to offset {end_offset}",
+    "MetadataLogBegun": "the quorum {controllers} was formatted again: metadata log {metadata_log} "
+    "begins at offset 0",
     "MetadataReplicated": "{node} replicated {first_offset~last_offset~offset} of the "
     "metadata log from the leader of epoch {leader_epoch}",
     "MetadataReverted": "{node} reverted uncommitted metadata to offset {to_offset}",

@@ -4,15 +4,18 @@ Source: `kraftsim.invariants.invariant.Invariant` specifies the columns of an in
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from kraftsim.analysis.columns import own_fields
+from kraftsim.analysis.columns import own_fields, view_name
 from kraftsim.analysis.ingest import Report, no_report
 from kraftsim.analysis.queries import Queries, Query
-from kraftsim.analysis.views import Runs
+from kraftsim.analysis.views import Runs, columns_of_view
 from kraftsim.analysis.witnesses import Witness
+from kraftsim.events.runs import MetadataLogBegun
 from kraftsim.invariants.invariant import Invariant
+from kraftsim.invariants.metadata_log import key_in_log, run_of_log, sql_within_metadata_log
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
 
 EXAMINED: Final = "examined"
@@ -56,7 +59,7 @@ def find_rows(
     kind that it watches occurs. `report` gets the stages `count` and `judge`, in invariants.
     """
     asked = [
-        invariant
+        _of_each_log(invariant) if MetadataLogBegun.__name__ in runs.kinds else invariant
         for invariant in invariants
         if any(kind.__name__ in runs.kinds for kind in invariant.watches)
     ]
@@ -64,6 +67,34 @@ def find_rows(
     has_examined = {row.invariant for row in counted if row.what == EXAMINED and row.number}
     violable = [each for each in asked if each.name in has_examined or not each.needs_examined]
     return counted + _rows(queries, violable, _violations, partial(report, "judge"))
+
+
+def _of_each_log(invariant: Invariant) -> Invariant:
+    """Return an invariant with SQL to which each metadata log is a run of its own, if it holds for
+    each metadata log by itself: the rows name the run again.
+    """
+    if not invariant.within_metadata_log:
+        return invariant
+    own = own_fields(invariant.watches)
+    columns = {
+        view_name(kind): columns_of_view(kind, own)
+        for kind in sorted(each.__name__ for each in invariant.watches)
+    }
+
+    def counted(sql: str, what: str) -> str:
+        logs = sql_within_metadata_log(f"SELECT * FROM ({sql}) AS every(run, {what})", columns)
+        return f"SELECT {run_of_log()} AS run, {what} FROM ({logs}) AS log"
+
+    violations = (
+        f"SELECT {run_of_log()} AS run, {key_in_log()} AS key, message, first_witness, "
+        f"second_witness FROM ({sql_within_metadata_log(invariant.violations, columns)}) AS log"
+    )
+    return replace(
+        invariant,
+        examined=counted(invariant.examined, "number"),
+        violations=violations,
+        undecidable=counted(invariant.undecidable, "reason") if invariant.undecidable else "",
+    )
 
 
 def _rows(
@@ -75,8 +106,8 @@ def _rows(
     asked = [
         Query(
             sql_of(each),
-            tuple(sorted(kind.__name__ for kind in each.watches)),
-            own_fields(each.watches),
+            tuple(sorted(kind.__name__ for kind in each.kinds)),
+            own_fields(each.kinds),
         )
         for each in invariants
     ]

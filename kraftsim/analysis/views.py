@@ -349,6 +349,11 @@ def _struct(names: Iterable[str]) -> "StructType":
     return StructType([StructField(name, types[schema.field(name).type]) for name in names])
 
 
+def columns_of_view(kind: str, own: Own = NO_OWN) -> tuple[str, ...]:
+    """Return the columns of the view of a kind, beside `run`."""
+    return (*_columns(kind, own), *own.get(kind, {}))
+
+
 def _columns(kind: str, own: Own) -> tuple[str, ...]:
     """Return the columns of a kind in the files: those of a kind that is not kraftsim's without its
     fields, which are in `extra`.

@@ -47,6 +47,7 @@ from kraftsim.events.event import Event
 from kraftsim.extensions import ExtensionError, exporting, is_path, load_file, shown
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.fault_space import FaultSpace
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.releases.release import is_before, release, releases
 from kraftsim.server.parts import Parts
 from kraftsim.world.interface import World
@@ -326,13 +327,25 @@ class ScenarioEnvironment(Protocol):
         """
         ...
 
-    async def compare_with_zookeeper(self) -> None:
-        """Wait until ZooKeeper agrees with the metadata log, and emit the differences."""
+    async def zookeeper_metadata(self) -> MetadataImage:
+        """Return the metadata in ZooKeeper, as soon as it answers."""
+        ...
+
+    async def compare_with_zookeeper(self, before: MetadataImage | None = None) -> None:
+        """Wait until ZooKeeper agrees with the metadata log, and emit the differences; also those
+        from the metadata `before` the migration, if that is given.
+        """
         ...
 
     async def give_up_migration(self) -> None:
         """Stop the KRaft controllers for good, and delete their controller and migration znodes: a
         broker can become controller again.
+        """
+        ...
+
+    async def format_new_quorum(self, metadata_log: int) -> None:
+        """Start the KRaft controllers, which were stopped for good, with empty data directories: a
+        new quorum of the same cluster, with a metadata log of its own, the nth of the cluster.
         """
         ...
 

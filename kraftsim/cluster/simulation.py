@@ -33,14 +33,16 @@ from kraftsim.cluster.scenario import (
     ReaderDriver,
 )
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
-from kraftsim.cluster.zookeeper_queries import compare, take_back
+from kraftsim.cluster.zookeeper_queries import compare, image_of, take_back
 from kraftsim.events.event import Event
+from kraftsim.events.runs import MetadataLogBegun
 from kraftsim.lab.faults.arm import FaultSchedule
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND
 from kraftsim.lab.faults.kinds.request_faults import make_carrier_known
 from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.migration.migration import Migration
 from kraftsim.server.broker import Broker
 from kraftsim.server.combined import broker_of, controller_of
@@ -557,11 +559,20 @@ class SimulatedEnvironment:
         while not any(migration.mirrored for _, migration in self.cluster.migrations()):
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def compare_with_zookeeper(self) -> None:
-        """Wait until ZooKeeper agrees with the metadata log, and emit the differences."""
-        while (compared := compare(self.cluster.znodes(), self.cluster.migrations())) is None:
+    async def zookeeper_metadata(self) -> MetadataImage:
+        """Return the metadata in ZooKeeper, as soon as that is up."""
+        while not (znodes := self.cluster.znodes()):
             await asyncio.sleep(LOOK_SECONDS)
-        self._world.emit(compared)
+        return image_of(znodes)
+
+    async def compare_with_zookeeper(self, before: MetadataImage | None = None) -> None:
+        """Wait until ZooKeeper agrees with the metadata log, and emit the differences."""
+        while (
+            compared := compare(self.cluster.znodes(), self.cluster.migrations(), before)
+        ) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        for each in compared:
+            self.emit(each)
 
     async def give_up_migration(self) -> None:
         """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
@@ -572,6 +583,17 @@ class SimulatedEnvironment:
                 self._simulation.kill(host)
         server = self.spec.node(self.spec.zookeeper_names[0], host_is_name=True)
         await take_back(self._world, [(server.host, server.port)])
+
+    async def format_new_quorum(self, metadata_log: int) -> None:
+        """Start the KRaft controllers with empty disks: a new quorum of the same cluster."""
+        names = self.spec.controller_names
+        self.emit(MetadataLogBegun(metadata_log=metadata_log, controllers=",".join(names)))
+        for name in names:
+            host = self.cluster.hosts[name]
+            host.durable.lose_everything()
+            host.durable.is_replacement = False  # formatted as at the first start
+            host.is_retired = False
+            self._simulation.restart(host)
 
     async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Create a topic and wait for its leaders and replicas."""

@@ -25,6 +25,7 @@ from kraftsim.cluster.administration import (
 )
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, RealCluster
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.disk_faults import lose_disk
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.launch import client_parts_of
@@ -39,9 +40,14 @@ from kraftsim.cluster.scenario import (
     here,
 )
 from kraftsim.cluster.spec import RELEASE_KEY
-from kraftsim.cluster.zookeeper_queries import compared_from_outside, migrated_until, take_back
+from kraftsim.cluster.zookeeper_queries import (
+    compared_from_outside,
+    metadata_in,
+    migrated_until,
+    take_back,
+)
 from kraftsim.events.event import Event
-from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected
+from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected, MetadataLogBegun
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     FAULTS,
@@ -53,6 +59,7 @@ from kraftsim.lab.faults.fault import (
     OnFrame,
 )
 from kraftsim.lab.faults.field import SocketInjection, Watch
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.world.interface import World, stream
 from kraftsim.world.real.world import RealWorld, real_world
 
@@ -355,16 +362,25 @@ class SocketEnvironment:
             )
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def compare_with_zookeeper(self) -> None:
+    async def zookeeper_metadata(self) -> MetadataImage:
+        """Return the metadata in ZooKeeper, as soon as it answers."""
+        while (found := await metadata_in(self._harness, self._zookeeper_servers)) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        return found
+
+    async def compare_with_zookeeper(self, before: MetadataImage | None = None) -> None:
         """Read ZooKeeper and the log of a controller until both were read at one offset, and emit
         the differences.
         """
         logs = [self._directory.data(name) / METADATA_LOG for name in self.spec.controller_names]
         while (
-            compared := await compared_from_outside(self._harness, self._zookeeper_servers, logs)
+            compared := await compared_from_outside(
+                self._harness, self._zookeeper_servers, logs, before
+            )
         ) is None:
             await asyncio.sleep(LOOK_SECONDS)
-        self.emit(compared)
+        for each in compared:
+            self.emit(each)
 
     async def give_up_migration(self) -> None:
         """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
@@ -373,6 +389,17 @@ class SocketEnvironment:
             if not self.cluster.is_down(name):
                 await self.cluster.stop_node(name, STOP_SECONDS)
         await take_back(self._harness, self._zookeeper_servers)
+
+    async def format_new_quorum(self, metadata_log: int) -> None:
+        """Start the KRaft controllers with empty data directories: a new quorum of the same
+        cluster.
+        """
+        names = self.spec.controller_names
+        self.emit(MetadataLogBegun(metadata_log=metadata_log, controllers=",".join(names)))
+        for name in names:
+            lose_disk(self._directory.data(name))
+            self._faults.field.retired.discard(name)
+            await self.cluster.restart_node(name)
 
     async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Create a topic and wait for its leaders and replicas."""

@@ -3,11 +3,14 @@ the metadata log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftsim.events.event import Event
 from kraftsim.metadata.rules_image import MetadataImage, difference
-from kraftsim.migration.events import ZookeeperCompared
+from kraftsim.migration.events import MetadataCarriedOver, ZookeeperCompared
 from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
@@ -42,10 +45,13 @@ NO_ID = bytes(16)
 
 
 def compare(
-    znodes: Znodes, migrations: "Sequence[tuple[str, Migration]]"
-) -> ZookeeperCompared | None:
-    """Return the differences between ZooKeeper and the active controller; None while ZooKeeper is
-    not at the offset of the log.
+    znodes: Znodes,
+    migrations: "Sequence[tuple[str, Migration]]",
+    before: MetadataImage | None = None,
+) -> list[Event] | None:
+    """Return the differences between ZooKeeper and the active controller, and what its log lacks of
+    the metadata `before` the migration, if that is given; None while ZooKeeper is not at the offset
+    of the log.
     """
     data, _ = znodes.get(MIGRATION, (None, None))
     if data is None:
@@ -53,11 +59,29 @@ def compare(
     until = MigrationZnode.parse(data).kraft_metadata_offset
     for name, migration in migrations:
         if migration.mirrored is not None and migration.mirrored[0] == until:
-            found = differences(_without_pending(znodes), migration.mirrored[1])
-            return ZookeeperCompared(
-                controller=name, offset=until, differences=len(found), what=",".join(found)
-            )
+            return _compared(name, until, _without_pending(znodes), migration.mirrored[1], before)
     return None
+
+
+def _compared(
+    controller: str,
+    offset: int,
+    znodes: Znodes,
+    image: MetadataImage,
+    before: MetadataImage | None,
+) -> list[Event]:
+    found = differences(znodes, image)
+    compared: list[Event] = [
+        ZookeeperCompared(
+            controller=controller, offset=offset, differences=len(found), what=",".join(found)
+        )
+    ]
+    if before is not None:
+        lost = not_carried_over(before, image)
+        compared.append(
+            MetadataCarriedOver(controller=controller, differences=len(lost), what=",".join(lost))
+        )
+    return compared
 
 
 def _without_pending(znodes: Znodes) -> Znodes:
@@ -79,11 +103,61 @@ def differences(znodes: Znodes, image: MetadataImage) -> list[str]:
 
     Brokers, features and controllers are not compared: ZooKeeper has them elsewhere, or not at all.
     """
-    mirror = MetadataImage()
-    for piece in records_of_znodes(znodes, lambda: NO_ID):
-        for record in piece:
-            mirror.load(record)
+    mirror = image_of(znodes)
     return sorted([*_differing(mirror, image), *_differing_access(mirror, image)])
+
+
+def image_of(znodes: Znodes) -> MetadataImage:
+    """Return the metadata in ZooKeeper; its ACLs have no ids of their own."""
+    image, ids = MetadataImage(), count()
+    for piece in records_of_znodes(znodes, lambda: next(ids).to_bytes(16, "big")):
+        for record in piece:
+            image.load(record)
+    return image
+
+
+def not_carried_over(before: MetadataImage, after: MetadataImage) -> list[str]:
+    """Return what of the metadata before a migration is missing or other after it, sorted: topics
+    with their ids and replicas, configurations, quotas, credentials, ACLs; what goes back: leader
+    epochs and producer ids. ISRs and leaders may change.
+    """
+    return sorted([*_lost_topics(before, after), *_lost_access(before, after)])
+
+
+def _lost_topics(before: MetadataImage, after: MetadataImage) -> Iterator[str]:
+    for topic in before.topics():
+        left = after.topic(topic.name)
+        if left is None or left.topic_id != topic.topic_id:
+            yield f"topic {topic.name}"
+            continue
+        for number, partition in topic.partitions.items():
+            found = left.partitions.get(number)
+            if found is None or found.replicas != partition.replicas:
+                yield f"replicas of {topic.name}-{number}"
+            elif found.leader_epoch < partition.leader_epoch:
+                yield (
+                    f"leader epoch of {topic.name}-{number}: {found.leader_epoch} after "
+                    f"{partition.leader_epoch}"
+                )
+    for (resource_type, name), values in before.configs():
+        if after.configs_of(resource_type, name) != values:
+            yield f"configuration {resource_type} {name!r}"
+    former, given = before.next_producer_id, after.next_producer_id
+    if former is not None and (given is None or given < former):
+        yield f"producer ids: {given} after {former}"
+
+
+def _lost_access(before: MetadataImage, after: MetadataImage) -> Iterator[str]:
+    yield from _differing_access(before, after)
+    if _rules_of(before) != _rules_of(after):
+        yield "access rules"
+
+
+def _rules_of(image: MetadataImage) -> list[str]:
+    """Return the ACLs without their ids, which ZooKeeper does not have."""
+    return sorted(
+        repr(replace(record, id=NO_ID)) for record in image.registries.access_rules.records()
+    )
 
 
 def _differing(mirror: MetadataImage, image: MetadataImage) -> Iterator[str]:
@@ -157,35 +231,44 @@ async def migrated_until(world: World, servers: Sequence[tuple[str, int]]) -> in
     return MigrationZnode.parse(data or b"").kraft_metadata_offset
 
 
+async def metadata_in(world: World, servers: Sequence[tuple[str, int]]) -> MetadataImage | None:
+    """Return the metadata in ZooKeeper; None if it does not answer."""
+    client = ZookeeperClient(world, servers)
+    client.start()
+    try:
+        return image_of(await read_all(client))
+    except ZookeeperRefused:
+        return None
+    finally:
+        await client.close()
+
+
 async def compared_from_outside(
-    world: World, servers: Sequence[tuple[str, int]], logs: Sequence[Path]
-) -> ZookeeperCompared | None:
-    """Return the differences between ZooKeeper and a metadata log on disk; None if ZooKeeper
-    changed while it was read.
+    world: World,
+    servers: Sequence[tuple[str, int]],
+    logs: Sequence[Path],
+    before: MetadataImage | None = None,
+) -> list[Event] | None:
+    """Return the same as `compare`, with a metadata log on disk; None if ZooKeeper changed while it
+    was read.
     """
     client = ZookeeperClient(world, servers)
     client.start()
     try:
-        data, before = await client.get(MIGRATION)
+        data, stat = await client.get(MIGRATION)
         znodes = await read_all(client)
-        _, after = await client.get(MIGRATION)
+        _, later = await client.get(MIGRATION)
     except ZookeeperRefused:
         return None
     finally:
         await client.close()
     until = MigrationZnode.parse(data or b"").kraft_metadata_offset
-    if before.version != after.version or until <= 0:
+    if stat.version != later.version or until <= 0:
         return None
     for log in logs:
         image = _image_until(log, until)
         if image is not None:
-            found = differences(znodes, image)
-            return ZookeeperCompared(
-                controller=log.parent.parent.name,
-                offset=until,
-                differences=len(found),
-                what=",".join(found),
-            )
+            return _compared(log.parent.parent.name, until, znodes, image, before)
     return None
 
 

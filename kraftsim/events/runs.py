@@ -23,6 +23,18 @@ class PhaseBegan(Event):
     phase: str
 
 
+class MetadataLogBegun(Event):
+    """The operator formatted a new quorum, whose metadata log begins at offset 0: from here on all
+    events about a metadata log are about this one, the nth of the cluster (from 2).
+
+    Nothing writes the former log, or reads it, any more. `controllers` are the names of the new
+    ones, comma-separated.
+    """
+
+    metadata_log: int
+    controllers: str
+
+
 class OnlyRetriableErrorsExpected(Event):
     """From here on clients must receive only retriable errors, whatever happens to the nodes: the
     scenario declares it.

@@ -7,47 +7,16 @@ Tests verify that both give the same result.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import msgspec
 
 from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
 from kraftsim.events.event import Event
+from kraftsim.events.runs import MetadataLogBegun
+from kraftsim.invariants.check import Check, Envelope
+from kraftsim.invariants.metadata_log import WithinMetadataLog
 from kraftsim.invariants.permitted_losses import TopicNames
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
 from kraftsim.metadata.events import TopicDeleted
-
-
-class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where and when an event was emitted; its line in the event log has the same fields."""
-
-    node: str
-    incarnation: int
-    n: int
-    t_ns: int
-
-    @property
-    def event_id(self) -> str:
-        """Return the id of the event, unique within its run."""
-        return f"{self.node}.{self.incarnation}.{self.n}"
-
-
-class Check(Protocol):
-    """Checks one run.
-
-    It receives every event of the kinds it watches, in order of time; `finish` returns its verdict.
-    """
-
-    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Process one event; return a violation if this event is the first to show it."""
-        ...
-
-    def finish(self) -> Verdict:
-        """Return the verdict over everything examined, with the violations that only the end of the
-        run shows.
-        """
-        ...
 
 
 class Findings:
@@ -119,6 +88,11 @@ class Invariant:
 
     False where a violation has no effect yet: the run continues and shows its consequences.
     """
+    within_metadata_log: bool = False
+    """Whether it holds for each metadata log by itself, because it compares offsets, epochs,
+    snapshots or records of one: see `kraftsim.invariants.metadata_log`. What must hold from one log
+    to the next does not have it.
+    """
     decides_without_nodes: bool = False
     """Whether what clients, the harness and the disks say is enough: events of nodes, if it watches
     any, add evidence, or excuse what a disk shows, too.
@@ -126,6 +100,17 @@ class Invariant:
     An invariant that watches no event of a node needs no True: see
     `kraftsim.invariants.without_nodes`.
     """
+
+    @property
+    def kinds(self) -> tuple[type[Event], ...]:
+        """The kinds of events that its check and its SQL read: those that it watches, and what
+        separates metadata logs.
+        """
+        return (*self.watches, MetadataLogBegun) if self.within_metadata_log else self.watches
+
+    def new_check(self) -> Check:
+        """Return a check for one run."""
+        return WithinMetadataLog(self.check) if self.within_metadata_log else self.check()
 
     def for_run(self, verdict: Verdict, *, must_exercise: bool) -> Verdict:
         """Return a verdict of the check or of the SQL as that of a run; see `Verdict.for_run`."""
@@ -143,7 +128,7 @@ INVARIANTS: Catalogue[Invariant] = Catalogue(
 # It never raises: it returns violations, so that the harness, outside every node's task, decides
 # whether to stop.
 
-__all__ = ["Envelope", "Oracle"]
+__all__ = ["Check", "Envelope", "Oracle"]
 
 
 class Oracle:
@@ -167,11 +152,11 @@ class Oracle:
         self._names = TopicNames()
         self._ends_run = {invariant.name: invariant.ends_run for invariant in watched}
         self._checks: list[tuple[Invariant, Check]] = [
-            (invariant, invariant.check()) for invariant in watched
+            (invariant, invariant.new_check()) for invariant in watched
         ]
         self._by_kind: dict[type[Event], list[Check]] = {TopicDeleted: []}
         for invariant, check in self._checks:
-            for kind in invariant.watches:
+            for kind in invariant.kinds:
                 self._by_kind.setdefault(kind, []).append(check)
 
     def watches(self, event: Event) -> bool:

@@ -16,7 +16,7 @@ from kraftsim.invariants.verdict import Outcome, Verdict
 OF_CLIENTS_AND_HARNESS: Final = ("kraftsim.clients.", "kraftsim.events.runs")
 OF_DISKS: Final = "Final"
 """The first word of the kinds of events that are read from the disks at the end of a run."""
-SEEN_BY_HARNESS: Final = ("ReplicaInSync", "ZookeeperCompared")
+SEEN_BY_HARNESS: Final = ("MetadataCarriedOver", "ReplicaInSync", "ZookeeperCompared")
 OF_KRAFTSIM: Final = "kraftsim."
 NAMED_MAX: Final = 3
 

@@ -95,3 +95,13 @@ class ZookeeperCompared(Event):
     offset: int
     differences: int
     what: str
+
+
+class MetadataCarriedOver(Event):
+    """The harness compared the metadata log after a migration with the metadata that ZooKeeper had
+    before; `what` is a comma-separated list of what is missing, other, or goes back.
+    """
+
+    controller: str
+    differences: int
+    what: str

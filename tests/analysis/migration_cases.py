@@ -16,10 +16,15 @@ from kraftsim.events.runs import (
     FaultInjected,
     OnlyRetriableErrorsExpected,
 )
-from kraftsim.migration.events import ZookeeperCompared
+from kraftsim.migration.events import (
+    MetadataCarriedOver,
+    ZookeeperCompared,
+    ZookeeperControllerClaimed,
+)
 from kraftsim.producer_ids.events import InitProducerIdRefused
 from kraftsim.server.events import NodeStarted
 from kraftsim.transactions.events import TransactionAbortForced
+from kraftsim.zookeeper.events import ZookeeperControllerElected
 from tests.analysis.event_factories import (
     acknowledged,
     allocated_by_quorum,
@@ -33,6 +38,8 @@ from tests.analysis.metadata_log_cases import replicated
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 MIRRORS = "zookeeper-mirrors-log"
+CARRIED = "metadata-carried-over"
+RISE = "controller-epochs-rise"
 PASSING = "only-retriable-errors"
 EXPECTED = OnlyRetriableErrorsExpected(scenario="s")
 CHECKED = ClientErrorsChecked(scenario="s", provoked_errors="")
@@ -95,6 +102,23 @@ def compared(offset: int, what: str = "", *, controller: str = "a") -> Zookeeper
         differences=len(what.split(",")) if what else 0,
         what=what,
     )
+
+
+def carried_over(what: str = "") -> MetadataCarriedOver:
+    """A comparison of a log with what ZooKeeper had before."""
+    return MetadataCarriedOver(
+        controller="a", differences=len(what.split(",")) if what else 0, what=what
+    )
+
+
+def claimed(controller_epoch: int) -> ZookeeperControllerClaimed:
+    """A KRaft controller takes /controller."""
+    return ZookeeperControllerClaimed(controller_epoch=controller_epoch, kraft_controller_epoch=1)
+
+
+def broker_elected(controller_epoch: int) -> ZookeeperControllerElected:
+    """A broker takes /controller."""
+    return ZookeeperControllerElected(controller_epoch=controller_epoch)
 
 
 def started(release: str) -> NodeStarted:
@@ -329,6 +353,37 @@ MIGRATION_ROWS: list[Row] = [
         ("a/9",),
         (("harness.1.1",),),
     ),
+    ("a log has all", CARRIED, on("harness", carried_over(), carried_over()), OK, 2),
+    (
+        "a second log lacks a topic",
+        CARRIED,
+        on("harness", carried_over(), carried_over("topic t")),
+        VIOLATED,
+        2,
+        ("harness.1.1",),
+        (("harness.1.1",),),
+    ),
+    (
+        "controller epochs of brokers and of KRaft controllers, one known late",
+        RISE,
+        [
+            *on("b", broker_elected(1)),
+            *on("c", claimed(3)),
+            *on("d", broker_elected(2)),
+            *on("c", claimed(3)),
+        ],
+        OK,
+        4,
+    ),
+    (
+        "two controllers in one controller epoch",
+        RISE,
+        [*on("b", broker_elected(1), broker_elected(2)), *on("c", claimed(2))],
+        VIOLATED,
+        3,
+        ("c.1.0",),
+        (("b.1.1", "c.1.0"),),
+    ),
     ("no comparison", MIRRORS, on("harness", said(0, 5, "x")), VACUOUS, 0),
 ]
 
@@ -373,3 +428,13 @@ def add_error_events(history: History, random: Random, slip: Callable[[], bool])
                 else LOADING
             )
             history.emit("broker-8", event, incarnation=incarnation)
+
+
+def add_controller_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let brokers and KRaft controllers take /controller, and compare logs with what was before."""
+    controller_epoch = 0
+    for _ in range(random.randrange(1, 6)):
+        controller_epoch += 0 if slip() else 1
+        take = random.choice((claimed, broker_elected))
+        history.emit(random.choice(("b-8", "c-8")), take(controller_epoch))
+    history.emit("harness", carried_over("topic t" if slip() else ""))

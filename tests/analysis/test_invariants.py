@@ -64,7 +64,7 @@ from tests.analysis.history import History
 from tests.analysis.joining_cases import add_join_events
 from tests.analysis.member_cases import add_member_events
 from tests.analysis.metadata_log_cases import add_voter_events, appended_by_leader, replicated
-from tests.analysis.migration_cases import add_migration_events
+from tests.analysis.migration_cases import add_controller_events, add_migration_events
 from tests.analysis.oracle_by_duckdb import as_one, rows_by_duckdb, rows_of_all_by_duckdb
 from tests.analysis.owner_cases import add_admin_events, add_owner_events
 from tests.analysis.random_transactions import add_transaction_events
@@ -226,6 +226,7 @@ def random_history(seed: int) -> History:
         add_owner_events,
         add_admin_events,
         add_waste_events,
+        add_controller_events,
     ):
         add_events(history, random, slip)
     return history

@@ -30,6 +30,7 @@ SCENARIOS: dict[str, dict[str, int]] = {
     "producer_ids_unavailable_during_upgrade": {},
     "zk_to_kraft_migration": {},
     "migration_rollback": {},
+    "migration_begun_again_with_new_quorum": {},
     "controller_failover_during_migration": {},
     "zookeeper_faults_under_load": {},
     "zookeeper_2_8_to_latest": {},

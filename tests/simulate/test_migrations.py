@@ -7,16 +7,17 @@ import pytest
 from kraftsim.lab.bugs.bug import bug
 from kraftsim.lab.explore.run import run_scenario
 
-MOVE, FAILOVER, BACK = (
+MOVE, FAILOVER, BACK, AGAIN = (
     "zk_to_kraft_migration",
     "controller_failover_during_migration",
     "migration_rollback",
+    "migration_begun_again_with_new_quorum",
 )
 WHOLE_WAY = "zookeeper_2_8_to_latest"
 
 
 @pytest.mark.parametrize(
-    "name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)]
+    "name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (AGAIN, 1), (WHOLE_WAY, 1)]
 )
 def test_cluster_migrates(name: str, seed: int) -> None:
     """Nothing is lost or duplicated, no producer id is allocated twice, and ZooKeeper agrees with

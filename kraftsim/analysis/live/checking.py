@@ -30,11 +30,11 @@ class LiveChecks:
     def __init__(self, invariants: Sequence[Invariant], others: Sequence[type[Event]] = ()) -> None:
         """`others` are kinds that `examine` decodes for the caller alone."""
         self._checks: Final[list[tuple[Invariant, Check]]] = [
-            (invariant, invariant.check()) for invariant in invariants
+            (invariant, invariant.new_check()) for invariant in invariants
         ]
         by_kind: dict[type[Event], list[Check]] = {TopicDeleted: []}
         for invariant, check in self._checks:
-            for kind in invariant.watches:
+            for kind in invariant.kinds:
                 by_kind.setdefault(kind, []).append(check)
         self._by_kind = by_kind
         self._names = TopicNames()

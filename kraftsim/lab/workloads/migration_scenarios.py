@@ -18,6 +18,7 @@ from kraftsim.lab.faults.upgrade_spaces import migration_fault_space
 from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS
 from kraftsim.lab.workloads.under_load import UnderLoad, while_clients_work
 from kraftsim.lab.workloads.upgrading import Upgrade
+from kraftsim.metadata.rules_image import MetadataImage
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
 MIGRATION_KEY = "zookeeper.metadata.migration.enable"
 TAKEN_OVER_SECONDS = 120.0
 IN_STEP_SECONDS = 60.0
-ZOOKEEPER, MIGRATING, DUAL_WRITE, KRAFT, ENDED, BACK = (
+ZOOKEEPER, MIGRATING, DUAL_WRITE, KRAFT, ENDED, BACK, NEW_QUORUM = (
     "zookeeper",
     "brokers-that-migrate",
     "dual-write",
     "brokers-of-kraft",
     "ended",
     "back",
+    "new-quorum",
 )
 
 
@@ -54,6 +56,8 @@ class MigrationWorkload:
 
     stage: ScenarioEnvironment
     upgrade: Upgrade
+    metadata_logs: int = 1
+    """How many metadata logs the cluster has had."""
 
     async def hesitate(self, brokers: int) -> None:
         """Enable the migration on the first few brokers, and disable it again: before all of them
@@ -71,22 +75,25 @@ class MigrationWorkload:
         """
         stage = self.stage
         stage.emit(PhaseBegan(phase=MIGRATING))
+        before = await stage.zookeeper_metadata()
         await self.upgrade.roll(stage.spec.broker_names, settings=migrating_settings(stage))
-        await self.taken_over()
+        await self.taken_over(before)
 
-    async def taken_over(self) -> None:
-        """Wait for dual write. Raises LivenessLost."""
+    async def taken_over(self, before: MetadataImage | None = None) -> None:
+        """Wait for dual write; compare with the metadata `before`. Raises LivenessLost."""
         stage = self.stage
         self.upgrade.step()
         await self.upgrade.within("dual write", stage.wait_for_dual_write(), TAKEN_OVER_SECONDS)
         stage.emit(PhaseBegan(phase=DUAL_WRITE))
         await self.upgrade.settled()
-        await self.compare()
+        await self.compare(before)
 
-    async def compare(self) -> None:
-        """Compare ZooKeeper with the log. Raises LivenessLost if ZooKeeper does not catch up."""
+    async def compare(self, before: MetadataImage | None = None) -> None:
+        """Compare ZooKeeper with the log, and the log with the metadata `before` the migration.
+        Raises LivenessLost if ZooKeeper does not catch up.
+        """
         await self.upgrade.within(
-            "ZooKeeper in step", self.stage.compare_with_zookeeper(), IN_STEP_SECONDS
+            "ZooKeeper in step", self.stage.compare_with_zookeeper(before), IN_STEP_SECONDS
         )
 
     async def to_kraft(self, *, brokers: int | None = None) -> None:
@@ -119,6 +126,16 @@ class MigrationWorkload:
         await self.compare()
         await stage.give_up_migration()
         await self.upgrade.roll(stage.spec.broker_names, settings=UNMIGRATED)
+
+    async def format_new_quorum(self) -> None:
+        """After the rollback: format the controllers again, with empty directories. They lead
+        nothing until all brokers migrate again.
+        """
+        self.stage.emit(PhaseBegan(phase=NEW_QUORUM))
+        self.upgrade.step()
+        self.metadata_logs += 1
+        await self.stage.format_new_quorum(self.metadata_logs)
+        await self.upgrade.settled()
 
 
 UNMIGRATED: Final = {

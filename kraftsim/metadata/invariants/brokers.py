@@ -60,6 +60,7 @@ class FirstOfEachEpoch:
 
 BROKER_EPOCH_PER_INCARNATION = Invariant(
     name="broker-epoch-per-incarnation",
+    within_metadata_log=True,
     decides_without_nodes=True,
     rule="Each incarnation of a broker has its own broker epoch and starts fenced.",
     source="KIP-631",

@@ -52,6 +52,7 @@ class SameDigest:
 
 SNAPSHOT_EQUALS_LOG = Invariant(
     name="snapshot-equals-log",
+    within_metadata_log=True,
     rule="A snapshot and the metadata log after it give the same metadata as the log from its "
     "beginning.",
     source="KIP-630, KAFKA-13357, KAFKA-14618",
@@ -132,6 +133,7 @@ class BelowHighWatermark:
 
 METADATA_SNAPSHOT_COMMITTED_ONLY = Invariant(
     name="metadata-snapshot-committed-only",
+    within_metadata_log=True,
     rule="A replica writes a snapshot only of records that it knows to be committed.",
     source="KIP-630",
     watches=(HighWatermarkMoved, SnapshotLoaded, SnapshotWritten),

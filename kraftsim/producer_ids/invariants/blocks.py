@@ -297,6 +297,7 @@ class CommittedBlocks:
 
 PRODUCER_ID_BLOCK_ALLOCATED_AFTER_COMMIT = Invariant(
     name="producer-id-block-allocated-after-commit",
+    within_metadata_log=True,
     rule="A controller returns a producer-id block only after it knows that the block's record is "
     "committed.",
     source="KIP-730",
@@ -370,6 +371,7 @@ class LaterRegistrations:
 
 PRODUCER_ID_BLOCK_TO_CURRENT_INCARNATION = Invariant(
     name="producer-id-block-to-current-incarnation",
+    within_metadata_log=True,
     decides_without_nodes=True,
     rule="A producer-id block is allocated only to the registered incarnation of a broker, never "
     "to one that was replaced.",

@@ -70,6 +70,7 @@ class FlushedEnds:
 
 HIGH_WATERMARK_FLUSHED = Invariant(
     name="high-watermark-flushed",
+    within_metadata_log=True,
     rule="A leader's high watermark is durable on a majority of the voters.",
     source="KIP-595, KAFKA-10533",
     watches=(HighWatermarkMoved, MetadataFlushed, MetadataTruncated, SnapshotLoaded),
@@ -173,6 +174,7 @@ class AlwaysHigher:
 
 HIGH_WATERMARK_MONOTONIC = Invariant(
     name="high-watermark-monotonic",
+    within_metadata_log=True,
     rule="The high watermark of a running replica of the metadata log never decreases.",
     source="KIP-595, KIP-630",
     watches=(*KINDS, SnapshotLoaded),
@@ -266,6 +268,7 @@ class SentInOrder:
 
 HIGH_WATERMARK_MONOTONIC_ACROSS_EPOCHS = Invariant(
     name="high-watermark-monotonic-across-epochs",
+    within_metadata_log=True,
     rule="The high watermark that a leader sends is never below one that a leader of an earlier "
     "epoch sent before.",
     source="KIP-595",
@@ -346,6 +349,7 @@ class HighestKnown:
 
 NO_TRUNCATION_BELOW_HIGH_WATERMARK = Invariant(
     name="no-truncation-below-high-watermark",
+    within_metadata_log=True,
     rule="A replica of the metadata log is never truncated below its high watermark, nor replaced "
     "by a snapshot that ends below it.",
     source="KIP-595, KAFKA-12460",

@@ -77,6 +77,7 @@ class WhereItEnds:
 
 METADATA_LOG_CONTIGUOUS = Invariant(
     name="metadata-log-contiguous",
+    within_metadata_log=True,
     rule="A replica appends to its metadata log at the end offset, and a truncation removes at "
     "least one record.",
     source="KIP-595",
@@ -167,6 +168,7 @@ class FirstWriting:
 
 METADATA_LOG_MATCHING = Invariant(
     name="metadata-log-matching",
+    within_metadata_log=True,
     rule="If two replicas of the metadata log have a batch at the same offset and epoch, the "
     "batches and everything before them are equal.",
     source="KIP-595",
@@ -289,6 +291,7 @@ def _holds(held: LeaderLogHeld, moved: HighWatermarkMoved) -> bool:
 
 LEADER_COMPLETENESS = Invariant(
     name="leader-completeness",
+    within_metadata_log=True,
     rule="An elected controller has every record that leaders of earlier epochs reported as "
     "committed.",
     source="KIP-595, KAFKA-12619",
@@ -384,6 +387,7 @@ class ReportedEnds:
 
 FLUSHED_METADATA_HAS_ORIGIN = Invariant(
     name="flushed-metadata-has-origin",
+    within_metadata_log=True,
     rule="A voter emits an event for every metadata record that it makes durable, appended as "
     "leader or replicated, without gaps.",
     source="KIP-595",
@@ -573,6 +577,7 @@ _BACK = f"""
 
 FLUSHED_METADATA_RETAINED = Invariant(
     name="flushed-metadata-retained",
+    within_metadata_log=True,
     rule="Metadata that a replica reported as durable, and did not truncate, is still there after "
     "a restart and at the end of the run.",
     source="KIP-595",

@@ -125,6 +125,7 @@ no state to compare with.
 
 QUORUM_STATE_RESTORED = Invariant(
     name="quorum-state-restored",
+    within_metadata_log=True,
     rule="A replica of the metadata log resumes from its stored quorum state.",
     source="KIP-595, KAFKA-10527",
     watches=(QuorumStateStored, RaftRoleChanged, MetadataCopyForgotten, FaultInjected),

@@ -71,6 +71,7 @@ _WRITTEN = """
 
 VOTER_SET_EFFECTIVE_WHEN_APPENDED = Invariant(
     name="voter-set-effective-when-appended",
+    within_metadata_log=True,
     rule="A replica that writes a voter-set record to its log uses that voter set from then on, "
     "committed or not.",
     source="KIP-853",
@@ -177,6 +178,7 @@ _TRUNCATIONS = """
 
 TRUNCATED_VOTERS_RECORD_REVERTED = Invariant(
     name="truncated-voters-record-reverted",
+    within_metadata_log=True,
     rule="A replica that truncates a voter-set record from its log reverts to the previous voter "
     "set before it writes anything else.",
     source="KIP-853",

@@ -52,6 +52,7 @@ class FirstVote:
 
 ONE_VOTE_PER_EPOCH = Invariant(
     name="one-vote-per-epoch",
+    within_metadata_log=True,
     rule="A voter votes for at most one candidate per epoch, across restarts.",
     source="KIP-595",
     watches=(VoteSent,),
@@ -126,6 +127,7 @@ class StoredVotes:
 
 VOTE_STORED_BEFORE_SENT = Invariant(
     name="vote-stored-before-sent",
+    within_metadata_log=True,
     rule="A vote is on the voter's disk before it is sent.",
     source="KIP-595",
     watches=(QuorumStateStored, VoteSent),
@@ -309,6 +311,7 @@ class CountedVotes:
 
 LEADER_ELECTED_BY_MAJORITY = Invariant(
     name="leader-elected-by-majority",
+    within_metadata_log=True,
     rule="The leader of an epoch received votes from a majority of the voters in that epoch.",
     source="KIP-595",
     watches=(VoteSent, ControllerElected),
@@ -374,6 +377,7 @@ class FirstWinner:
 
 ONE_LEADER_PER_EPOCH = Invariant(
     name="one-leader-per-epoch",
+    within_metadata_log=True,
     rule="Each epoch of the metadata quorum has at most one leader.",
     source="KIP-595",
     watches=(ControllerElected,),

@@ -70,6 +70,7 @@ _EPOCHS = """
 
 QUORUM_EPOCHS_STEP_BY_ONE = Invariant(
     name=EPOCHS,
+    within_metadata_log=True,
     rule="A candidate's epoch is at most one above the highest epoch that any replica of the "
     "metadata log had.",
     source="KafkaRaftClient.transitionToCandidate",
@@ -135,6 +136,7 @@ _SNAPSHOTS = """
 
 SNAPSHOTS_HAVE_NEW_RECORDS = Invariant(
     name=SNAPSHOTS,
+    within_metadata_log=True,
     rule="A replica of the metadata log writes a snapshot only after new records, each up to a "
     "later offset.",
     source="KIP-630",

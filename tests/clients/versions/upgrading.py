@@ -16,6 +16,7 @@ from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.workloads.migration_scenarios import MigrationWorkload
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
+from kraftsim.metadata.rules_image import MetadataImage
 from tests.clients.versions.workload import LOOK_SECONDS, ClientWorkload
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class CheckedByClients(MigrationWorkload):
     Here clients are checked.
     """
 
-    async def compare(self) -> None:
+    async def compare(self, before: MetadataImage | None = None) -> None:
         """Continue."""
 
 
