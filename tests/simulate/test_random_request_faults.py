@@ -75,7 +75,7 @@ def test_other_faults_of_a_seed_stay_as_they_are() -> None:
         faults = faults_of(quorum, seed, Mode.SIM)
         others = tuple(fault for fault in faults if fault.kind != KIND)
         own = quorum.faults(Random(f"{seed}/harness/1/faults"), Mode.SIM)
-        random_faults = draw_faults(Random(f"{seed}/harness/1/swarm"), quorum.fault_space)
+        random_faults = draw_faults(Random(f"{seed}/{quorum.name}/1/swarm"), quorum.fault_space)
         assert others in (own, random_faults, (*own, *random_faults))
         both += 0 < len(others) < len(faults)
     assert both > 10
