@@ -84,6 +84,7 @@ _TEMPLATES: Final = {
     "offset {offset}",
     "FinalTransaction": "the final log of {broker} has the state {status} of transactional id "
     f"{{transactional_id}}, {_PRODUCER}, at offset {{offset}}",
+    "GroupRemoved": "{node} removed group {group_id} ({reason})",
     "GroupsLoaded": "{node} loaded {group_count#group} of __consumer_offsets-{partition} up to "
     "offset {next_offset}",
     "GroupsUnloaded": "{node} unloaded the groups of __consumer_offsets-{partition}",
@@ -157,7 +158,7 @@ _TEMPLATES: Final = {
     "OffsetCommitted": "{node} has the offset {offset} committed by "
     f"{_GROUP}, written at offset {{record_offset}}"
     "{is_current?, which is the current one|, which a later one has replaced}",
-    "OffsetForgotten": f"{{node}} removed the offset of {_GROUP}",
+    "OffsetForgotten": f"{{node}} removed the offset of {_GROUP} ({{reason}})",
     "OffsetLearned": "client {client_id} received the offset {offset} of "
     f"{_GROUP}: {{error_code}}",
     "OffsetLoaded": f"{{node}} loaded the offset {{offset}} of {_GROUP}, written at offset "
@@ -198,6 +199,7 @@ _TEMPLATES: Final = {
     "{broker_epoch}",
     "ProducerIdReturned": f"{{node}} returned {_PRODUCER}, {{fresh?a new id|an id that the "
     "producer had before}",
+    "ProducerIdSpent": "{node} took producer id {producer_id} for a {reason} ({transactional_id})",
     "ProducerSnapshotTaken": "{node} took a producer snapshot of {topic}-{partition} at offset "
     "{next_offset}; its latest batch ends at {last_offset}",
     "ProducerStateCompared": "{node} compared the state of {producer_count#producer} of "

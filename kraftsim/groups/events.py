@@ -107,13 +107,24 @@ class PendingOffsetDropped(Event):
 
 class OffsetForgotten(Event):
     """The committed or pending offset of a partition was removed: it expired, or it, its group or
-    its topic was deleted.
+    its topic was deleted. reason: 'expired', 'requested' or 'topic deleted'.
     """
 
     coordinator_partition: int
     group_id: str
     topic: str
     partition: int
+    reason: str = ""
+
+
+class GroupRemoved(Event):
+    """A coordinator removed a group, as it had nothing left, or a client asked for it; for reasons
+    see OffsetForgotten.
+    """
+
+    coordinator_partition: int
+    group_id: str
+    reason: str
 
 
 class OffsetReturned(Event):

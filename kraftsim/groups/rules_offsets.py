@@ -10,12 +10,14 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager, KIP-98, KIP-447.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Protocol
 
 from msgspec import Struct
 
 from kraftsim.events.event import Event
 from kraftsim.groups.events import (
+    GroupRemoved,
     OffsetCommitted,
     OffsetForgotten,
     OffsetLoaded,
@@ -288,6 +290,14 @@ def discard(event: Event) -> None:
     """Drop an event."""
 
 
+class RemovalReason(Enum):
+    """Why a coordinator removes an offset or a group."""
+
+    EXPIRED = "expired"
+    REQUESTED = "requested"
+    TOPIC_DELETED = "topic deleted"
+
+
 class OffsetEvents:
     """Emits the offset events of one `__consumer_offsets` partition."""
 
@@ -433,7 +443,7 @@ class OffsetEvents:
             )
         )
 
-    def deleted(self, group_id: str, partition: TopicPartition) -> None:
+    def deleted(self, group_id: str, partition: TopicPartition, reason: RemovalReason) -> None:
         """An offset is deleted."""
         self._emit(
             OffsetForgotten(
@@ -441,6 +451,17 @@ class OffsetEvents:
                 group_id=group_id,
                 topic=partition[0],
                 partition=partition[1],
+                reason=reason.value,
+            )
+        )
+
+    def removed(self, group_id: str, reason: RemovalReason) -> None:
+        """A group is removed."""
+        self._emit(
+            GroupRemoved(
+                coordinator_partition=self._coordinator_partition,
+                group_id=group_id,
+                reason=reason.value,
             )
         )
 

@@ -59,6 +59,7 @@ from kraftsim.groups.rules_offsets import (
     OffsetEvents,
     OffsetHolder,
     Outbox,
+    RemovalReason,
     Stored,
     TopicPartition,
     coordinator_record,
@@ -490,6 +491,7 @@ class GroupShard:
                 if error is ErrorCode.NONE
             ],
             now,
+            RemovalReason.REQUESTED,
         )
         return errors, self._outbox.take()
 
@@ -507,13 +509,13 @@ class GroupShard:
             group.is_over = True
         else:
             group.enter(GroupState.DEAD, now.wall_ms)
-        self._forget(group, group.offsets.known(), now)
+        self._forget(group, group.offsets.known(), now, RemovalReason.REQUESTED)
         return ErrorCode.NONE, self._outbox.take()
 
     def expire_offsets(self, now: GroupMoment) -> list[Effect]:
         """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
         for group in self.all():
-            self._forget(group, self._expired(group, now.wall_ms), now)
+            self._forget(group, self._expired(group, now.wall_ms), now, RemovalReason.EXPIRED)
             if (
                 isinstance(group, ConsumerGroup)
                 and not group.members
@@ -521,7 +523,7 @@ class GroupShard:
                 and not group.is_over
             ):
                 group.is_over = True
-                self._forget(group, (), now)
+                self._forget(group, (), now, RemovalReason.EXPIRED)
         return self._outbox.take()
 
     def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> list[Effect]:
@@ -531,6 +533,7 @@ class GroupShard:
                 group,
                 [partition for partition in group.offsets.known() if not is_there(partition[0])],
                 now,
+                RemovalReason.TOPIC_DELETED,
             )
         return self._outbox.take()
 
@@ -557,6 +560,7 @@ class GroupShard:
         group: ClassicGroup | ConsumerGroup,
         partitions: Sequence[TopicPartition],
         now: GroupMoment,
+        reason: RemovalReason,
     ) -> None:
         """Delete offsets, and the group if it becomes empty; the tombstones are not awaited."""
         forgotten = group.offsets.forget(partitions)
@@ -564,10 +568,11 @@ class GroupShard:
             offset_tombstone(group.group_id, partition) for partition in forgotten
         ]
         for partition in forgotten:
-            self._events.deleted(group.group_id, partition)
+            self._events.deleted(group.group_id, partition, reason)
         if isinstance(group, ConsumerGroup):
             if group.is_over:
                 del self.consumer_groups[group.group_id]
+                self._events.removed(group.group_id, reason)
                 records += [
                     coordinator_record(*change) for change in group_tombstones(group.group_id)
                 ]
@@ -576,6 +581,7 @@ class GroupShard:
                 group.enter(GroupState.DEAD, now.wall_ms)
             if group.is_dead:
                 del self.groups[group.group_id]
+                self._events.removed(group.group_id, reason)
                 if group.generation_id > 0:
                     records.append(group_tombstone(group.group_id))
         if records:

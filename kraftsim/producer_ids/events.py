@@ -58,6 +58,16 @@ class ProducerIdReturned(Event):
     client_id: str | None = None
 
 
+class ProducerIdSpent(Event):
+    """An id was taken from a block, and may never be returned: for a 'new transactional id' that is
+    not stored yet, for an 'exhausted epoch', or for a 'closed connection'.
+    """
+
+    producer_id: int
+    reason: str
+    transactional_id: str | None = None
+
+
 class InitProducerIdRefused(Event):
     """InitProducerId was answered with an error."""
 

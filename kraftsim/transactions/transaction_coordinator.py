@@ -17,6 +17,7 @@ from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.producer_ids.broker import ProducerIds
+from kraftsim.producer_ids.events import ProducerIdSpent
 from kraftsim.server.call import Call
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.purgatory import Purgatory
@@ -191,6 +192,7 @@ class TransactionCoordinator:
             return
 
         def on_claimed(claimed: int | Refusal) -> None:
+            self._emit_spent(claimed, transactional_id, "new transactional id")
             if isinstance(claimed, Refusal):
                 on_end(claimed)
             elif not self.partitions.is_current(led):
@@ -219,6 +221,7 @@ class TransactionCoordinator:
             case NeedsProducerId():
                 self._claim_for(
                     led,
+                    entry.transactional_id,
                     lambda fresh: self._init(led, entry, expected, timeout_ms, on_end, fresh),
                     on_end,
                 )
@@ -306,7 +309,10 @@ class TransactionCoordinator:
                 on_end(TransactionalIdentity(outcome.producer_id, outcome.producer_epoch))
             case NeedsProducerId():
                 self._claim_for(
-                    led, lambda fresh: self.end(transactional_id, asked, on_end, fresh), on_end
+                    led,
+                    transactional_id,
+                    lambda fresh: self.end(transactional_id, asked, on_end, fresh),
+                    on_end,
                 )
             case TransactionFacts():
                 self._decide(led, entry, outcome, on_end)
@@ -345,6 +351,7 @@ class TransactionCoordinator:
         if isinstance(facts, NeedsProducerId):
             self._claim_for(
                 led,
+                entry.transactional_id,
                 lambda fresh: self.force_abort(led, entry, reason, on_end, fresh),
                 lambda refused: on_end(_error_of(refused)),
             )
@@ -471,6 +478,7 @@ class TransactionCoordinator:
     def _claim_for(
         self,
         led: CoordinatedTransactions,
+        transactional_id: str,
         on_id: Callable[[int], None],
         on_refused: Callable[[Refusal], None],
     ) -> None:
@@ -479,6 +487,7 @@ class TransactionCoordinator:
         """
 
         def on_claimed(claimed: int | Refusal) -> None:
+            self._emit_spent(claimed, transactional_id, "exhausted epoch")
             if isinstance(claimed, Refusal):
                 on_refused(claimed)
             elif not self.partitions.is_current(led):
@@ -487,6 +496,14 @@ class TransactionCoordinator:
                 on_id(claimed)
 
         self._claim(on_claimed)
+
+    def _emit_spent(self, claimed: int | Refusal, transactional_id: str, reason: str) -> None:
+        if not isinstance(claimed, Refusal):
+            self._world.emit(
+                ProducerIdSpent(
+                    producer_id=claimed, reason=reason, transactional_id=transactional_id
+                )
+            )
 
     def _now_ms(self) -> int:
         return self._world.clock.wall_ms()

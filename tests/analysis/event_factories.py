@@ -63,8 +63,13 @@ def received(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockRe
     )
 
 
-def returned(producer_id: int, *, fresh: bool = True) -> ProducerIdReturned:
-    return ProducerIdReturned(producer_id=producer_id, producer_epoch=0, fresh=fresh)
+def returned(
+    producer_id: int, *, fresh: bool = True, owner: str | None = None
+) -> ProducerIdReturned:
+    """`owner` is a transactional id."""
+    return ProducerIdReturned(
+        producer_id=producer_id, producer_epoch=0, fresh=fresh, transactional_id=owner
+    )
 
 
 def appended(

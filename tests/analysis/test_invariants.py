@@ -67,10 +67,12 @@ from tests.analysis.metadata_log_cases import add_voter_events, appended_by_lead
 from tests.analysis.migration_cases import add_controller_events, add_migration_events
 from tests.analysis.oracle_by_duckdb import as_one, rows_by_duckdb, rows_of_all_by_duckdb
 from tests.analysis.owner_cases import add_admin_events, add_owner_events
+from tests.analysis.pending_cases import add_pending_events
 from tests.analysis.random_transactions import add_transaction_events
 from tests.analysis.reading_cases import add_read_events
 from tests.analysis.replica_cases import add_replica_events
 from tests.analysis.sequence_retry_cases import add_sequence_events
+from tests.analysis.spent_cases import add_spent_events
 from tests.analysis.tiered_cases import add_tiering_events
 from tests.analysis.waste_cases import add_waste_events
 
@@ -175,7 +177,7 @@ def random_history(seed: int) -> History:
                 else random.randrange(*random.choice(blocks))
             )
             if slip() or producer_id not in used:
-                history.emit("broker", returned(producer_id, fresh=not slip()))
+                history.emit("broker", returned(producer_id, fresh=not slip(), owner="t"))
                 used.append(producer_id)
         else:
             producer = random.randrange(3)
@@ -227,6 +229,8 @@ def random_history(seed: int) -> History:
         add_admin_events,
         add_waste_events,
         add_controller_events,
+        add_pending_events,
+        add_spent_events,
     ):
         add_events(history, random, slip)
     return history

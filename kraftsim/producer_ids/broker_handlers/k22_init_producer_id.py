@@ -12,7 +12,11 @@ from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_ids.broker import ProducerIds
-from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
+from kraftsim.producer_ids.events import (
+    InitProducerIdRefused,
+    ProducerIdReturned,
+    ProducerIdSpent,
+)
 from kraftsim.producer_ids.rules_allocation import ProducerId
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
@@ -133,6 +137,8 @@ def _complete(
     """Complete a waiting request; an id whose client has disconnected is lost, as in Kafka."""
     if not later.is_abandoned:
         later.complete(_fresh(broker, call, result))
+    elif not isinstance(result, Refusal):
+        broker.world.emit(ProducerIdSpent(producer_id=result, reason="closed connection"))
 
 
 def _fresh(broker: IdentifyingBroker, call: Call, result: ProducerId | Refusal) -> Answer:
