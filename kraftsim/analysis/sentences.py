@@ -262,6 +262,8 @@ _TEMPLATES: Final = {
     "TransactionsLoaded": "{node} loaded {transaction_count} transactional ids of "
     "__transaction_state-{partition} up to offset {next_offset}, coordinator epoch "
     "{coordinator_epoch}",
+    "TransactionsUnloaded": "{node} unloaded the transactional ids of "
+    "__transaction_state-{partition}, coordinator epoch {coordinator_epoch}",
     "VoteAnswered": "{node} {is_granted?granted|refused} candidate {candidate_id} its "
     "{is_pre_vote?pre-vote|vote} in epoch {leader_epoch}",
     "VoteSent": "{node} announced its vote for {candidate_id} in epoch {leader_epoch}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.cluster.scenario import ClientHost, ScenarioEnvironment
-from kraftsim.groups.rules_timing import java_hash
+from kraftsim.groups.rules_timing import partition_of
 from protocol.coordinator.registry import build_record
 from protocol.coordinator.transactions import TransactionLogKey, TransactionLogValue
 from protocol.errors import ErrorCode
@@ -65,14 +65,6 @@ async def wear_some_out(stage: ScenarioEnvironment, transactional_ids: Sequence[
     for name in stage.spec.broker_names:
         await stage.restart(name)
         await stage.wait_for_brokers()
-
-
-def partition_of(transactional_id: str, partition_count: int) -> int:
-    """Return the partition of `__transaction_state` that has a transactional id.
-
-    Source: TransactionStateManager.partitionFor.
-    """
-    return (java_hash(transactional_id) & 0x7FFFFFFF) % partition_count
 
 
 async def write_epoch(
