@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kraftsim.cluster.scenario import scenarios
-from kraftsim.lab.faults.coverage import FAULT, REQUEST
+from kraftsim.lab.faults.coverage import CONTACT, FAULT, REQUEST
 from kraftsim.lab.faults.fault import FAULTS, SIM
 from kraftsim.lab.faults.possible_errors import TABLE
 from kraftsim.lab.faults.random_request_faults import WAYS, apis_of, errors_at
@@ -12,7 +12,7 @@ from kraftsim.lab.faults.rules_request_faults import api_name, error_name
 from tools.search_coverage import SearchCoverage, read_record
 from tools.search_exceptions import NEVER_ASKED, NEVER_EFFECTIVE
 
-TRIGGERS = ("time", "disk", "frame", "event", "state")
+TRIGGERS = ("time", "disk", "frame", "event", "state", "contact")
 Counts = tuple[int, int, int]
 INTRODUCTION = """# Search coverage
 
@@ -38,6 +38,7 @@ def search_coverage_page() -> str:
             all=len(scenarios()),
         ),
         *_section("Kinds of faults by trigger", _kinds(record), record),
+        *_contacts(record),
         *_section("Requests by what becomes of them", _ways(record), record),
         *_section("Errors by API", _errors(record), record),
         *_gaps(record),
@@ -58,6 +59,20 @@ def _kinds(record: SearchCoverage) -> list[str]:
         if words[1] in names
     }
     return _matrix("kind", names, TRIGGERS, cells)
+
+
+def _contacts(record: SearchCoverage) -> list[str]:
+    """Return the section of first contacts; nothing for a record from before they were counted."""
+    lines = [
+        "| who contacts | service | API | drawn | fired | effective |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {' | '.join(words[1:])} | {' | '.join(map(str, counts))} |"
+        for words, counts in _labels(record, CONTACT)
+    ]
+    is_counted = len(lines) > 2
+    return _section("Faults at first contact", lines, record) if is_counted else []
 
 
 def _ways(record: SearchCoverage) -> list[str]:

@@ -25,6 +25,7 @@ from kraftsim.lab.faults.fault import (
     AtTime,
     Fault,
     FaultKind,
+    OnContact,
     OnDisk,
     OnEvent,
     OnFrame,
@@ -164,7 +165,13 @@ def _retime(random: Random, run: Interesting, ground: Ground) -> Interesting | N
             near = int(at_ms * random.choice((0.5, 0.9, 1.1, 1.5))) + random.randint(-5, 5)
             trigger = AtTime(at_ms=min(max(1, near), ground.fault_space.fault_ms))
             later = replace(fault, trigger=trigger)
-        case OnDisk(nth=nth) | OnEvent(nth=nth) | OnFrame(nth=nth) | OnState(nth=nth):
+        case (
+            OnDisk(nth=nth)
+            | OnEvent(nth=nth)
+            | OnFrame(nth=nth)
+            | OnState(nth=nth)
+            | OnContact(nth=nth)
+        ):
             other = max(1, random.choice((nth - 1, nth + 1, nth * 2, nth // 2, 1)))
             later = replace(fault, trigger=replace(fault.trigger, nth=other))
     return _with_faults(run, (*faults[:place], later, *faults[place + 1 :]))
@@ -266,6 +273,8 @@ def _aimed(random: Random, fault: Fault, place: FeaturePlace, ground: Ground) ->
         target = place.node
     if target == AT_THE_TRIGGER and kind.aim is not Aim.ALL:
         return fault
+    if isinstance(fault.trigger, OnContact) and target == fault.target:
+        return fault  # its target is known at a first contact only
     if "event" in kind.triggers_on and random.random() < 0.7:
         trigger: AtTime | OnEvent = OnEvent(kind=place.kind, host=place.node, nth=place.nth)
     elif "time" in kind.triggers_on:

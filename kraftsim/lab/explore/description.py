@@ -15,6 +15,7 @@ from kraftsim.lab.faults.fault import (
     AtTime,
     Family,
     Fault,
+    OnContact,
     OnDisk,
     OnEvent,
     OnFrame,
@@ -125,6 +126,18 @@ def trigger_text(trigger: Trigger, target: str) -> str:
             )
             end_text = f" to {end}" if end else ""
             return f"{trigger.moment} {_whose(source, target)} {what}{end_text} is sent"
+        case OnContact():
+            what = (
+                "connects"
+                if trigger.request == 0
+                else f"sends its {_nth(trigger.request)} "
+                + ("" if trigger.api_key is None else f"{api_name(trigger.api_key)} ")
+                + "request"
+            )
+            return (
+                f"before the {_nth(trigger.nth)} process of {trigger.client or 'any host'} {what} "
+                f"to {trigger.service}"
+            )
         case _:
             return str(trigger)
 

@@ -16,6 +16,7 @@ from kraftsim.former_names import present_name
 from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
 from kraftsim.lab.faults.fault_space import FaultSpace, Mix
 from kraftsim.lab.faults.kinds.request_faults import of_requests
+from kraftsim.lab.faults.random_contact_faults import draw_contact_faults
 from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
 from kraftsim.lab.faults.random_request_faults import draw_request_faults
 from kraftsim.lab.faults.request_fault_text import parse_request_fault
@@ -151,14 +152,16 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
     space = scenario.fault_space
     faults = draw_faults(_own_stream(scenario, seed, "swarm"), space)
     request_faults = draw_request_faults(_own_stream(scenario, seed, "request faults"), space)
+    contact_faults = draw_contact_faults(_own_stream(scenario, seed, "first contacts"), space)
     is_both = _place(scenario, seed) < OWN_SHARE + BOTH_SHARE
     match space.mix:
         case Mix.ON_TOP:
             few = FEW if is_both else None
-            return (*own, *faults[:few], *request_faults[:few])
+            return (*own, *faults[:few], *request_faults[:few], *contact_faults[:few])
         case Mix.APART:
-            return (*faults, *request_faults)
-    return (*own, *faults, *request_faults) if is_both else (*faults, *request_faults)
+            own = ()
+    drawn = (*faults, *request_faults, *contact_faults)
+    return (*own, *drawn) if is_both else drawn
 
 
 def has_random_faults(scenario: Scenario, seed: int) -> bool:

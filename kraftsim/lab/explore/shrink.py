@@ -33,6 +33,7 @@ from kraftsim.lab.faults.fault import (
     FAULTS,
     AtTime,
     Fault,
+    OnContact,
     OnDisk,
     OnEvent,
     OnFrame,
@@ -116,7 +117,7 @@ def _simpler_triggers(trigger: Trigger) -> Iterator[Trigger]:
             yield from (
                 msgspec.structs.replace(trigger, nth=nth) for nth in _fewer_times(trigger.nth)
             )
-        case OnDisk() | OnFrame() | OnState():
+        case OnDisk() | OnFrame() | OnState() | OnContact():
             yield from (
                 msgspec.structs.replace(trigger, nth=nth) for nth in _fewer_times(trigger.nth)
             )

@@ -14,11 +14,13 @@ from kraftsim.lab.faults.fault import (
     AtTime,
     Fault,
     FaultKind,
+    OnContact,
     OnDisk,
     OnEvent,
     OnFrame,
     OnState,
     fault_kind,
+    is_in_group,
 )
 from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.lab.faults.state_tracker import state_tracker_of, trigger_context_at
@@ -111,6 +113,15 @@ def _tie(injection: Injection, simulation: Simulation) -> None:
                 nth=event.nth,
                 fields=event.fields,
             )
+        case OnContact() as contact:
+            triggers.on_contact(
+                injection.go_off,
+                is_client=lambda name: contact.client is None or is_in_group(name, contact.client),
+                is_service=lambda name: is_in_group(name, contact.service),
+                api_key=contact.api_key,
+                request=contact.request,
+                nth=contact.nth,
+            )
         case OnState() as state:
             injection.finally_(
                 state_tracker_of(simulation).when(
@@ -134,6 +145,8 @@ class FaultSchedule:
         self._simulation = simulation
         self._strikes: list[Injection] = []
         self._by_hand: list[Injection] = []
+        if any(isinstance(fault.trigger, OnContact) for fault in self.faults):
+            simulation.triggers.watch_contacts()
 
     @property
     def injections(self) -> tuple[Injection, ...]:

@@ -4,6 +4,7 @@ fired and what was effective, and a page can show what never was.
     fault KIND on TRIGGER             TRIGGER: time, disk, frame, event, state
     request API CLIENTS WAY           WAY: an action, as `drop=reply`, `duplicate`
     request API CLIENTS error=NAME    and `error=NAME done` after the work
+    contact CLIENTS SERVICE API       at the first contact; API may be `any`
 
 CLIENTS are those that ask: clients, brokers, controllers.
 """
@@ -11,7 +12,15 @@ CLIENTS are those that ask: clients, brokers, controllers.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kraftsim.lab.faults.fault import AtTime, Fault, OnDisk, OnEvent, OnFrame
+from kraftsim.lab.faults.fault import (
+    REMOTE_STORE,
+    AtTime,
+    Fault,
+    OnContact,
+    OnDisk,
+    OnEvent,
+    OnFrame,
+)
 from kraftsim.lab.faults.injection import Injection
 from kraftsim.lab.faults.kinds.request_faults import KIND, TEXT
 from kraftsim.lab.faults.request_fault_text import parse_request_fault
@@ -25,19 +34,20 @@ from kraftsim.lab.faults.rules_request_faults import (
 
 Exercised = Mapping[str, tuple[int, int, int]]
 """Label -> how often it was drawn, has fired, and was effective."""
-FAULT, REQUEST, ANY = "fault", "request", "any"
+FAULT, REQUEST, CONTACT, ANY = "fault", "request", "contact", "any"
 ROLES: Final = ("clients", "brokers", "controllers")
+SERVICES: Final = (*ROLES, "zookeeper")
 
 
 def labels_of(fault: Fault) -> tuple[str, ...]:
     """Return what a fault exercises."""
-    label = f"{FAULT} {fault.kind} on {trigger_type(fault)}"
+    labels = (f"{FAULT} {fault.kind} on {trigger_type(fault)}", *_contact(fault))
     text = fault.params.get(TEXT) if fault.kind == KIND else None
     if not isinstance(text, str):
-        return (label,)
+        return labels
     asked = parse_request_fault(text)
     api = ANY if asked.api is None else api_name(asked.api)
-    return label, f"{REQUEST} {api} {role_of_sender(asked.sender)} {way_of(asked)}"
+    return *labels, f"{REQUEST} {api} {role_of_sender(asked.sender)} {way_of(asked)}"
 
 
 def trigger_type(fault: Fault) -> str:
@@ -51,7 +61,28 @@ def trigger_type(fault: Fault) -> str:
             return "frame"
         case OnEvent():
             return "event"
+        case OnContact():
+            return "contact"
     return "state"
+
+
+def _contact(fault: Fault) -> tuple[str, ...]:
+    """Return the label of the first contact that a fault waits for."""
+    trigger = fault.trigger
+    if not isinstance(trigger, OnContact):
+        return ()
+    client = ANY if trigger.client is None else _role_of_group(trigger.client)
+    api = ANY if trigger.api_key is None else api_name(trigger.api_key)
+    return (f"{CONTACT} {client} {_role_of_group(trigger.service)} {api}",)
+
+
+def _role_of_group(group: str) -> str:
+    """Return the role of the first host of a group; names of clients have no prefix."""
+    if group == REMOTE_STORE:
+        return group
+    return next(
+        (role for role in SERVICES if group.startswith(f"{role.removesuffix('s')}-")), ROLES[0]
+    )
 
 
 def role_of_sender(sender: str | None) -> str:
@@ -92,6 +123,9 @@ def coverage_lines(exercised: Exercised) -> list[str]:
     totals: dict[str, dict[str, tuple[int, int, int]]] = {}
     for label, counts in exercised.items():
         words = label.split()
+        if words[0] == CONTACT:
+            _add(totals.setdefault("first contacts", {}), f"{words[1]} with {words[2]}", counts)
+            continue
         if words[0] == FAULT:
             _add(totals.setdefault("triggers", {}), words[-1], counts)
             continue

@@ -13,6 +13,7 @@ from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
 from kraftsim.extensions import Extension, extensions
 from kraftsim.world.simulated import FileClass as FileClass
+from kraftsim.world.simulated.triggers import REMOTE_STORE as REMOTE_STORE
 
 if TYPE_CHECKING:
     from kraftsim.lab.faults.field import SocketInjection
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 AT_THE_TRIGGER = "*"
 """As a target: the host at which the trigger fired."""
+CONTACTING, CONTACTED = "contacting", "contacted"
+"""In a target of a fault with the trigger OnContact: the host that contacts, and the one that it
+contacts.
+"""
 
 # --------------------------------------------------------------------------------------------------
 # Triggers of faults: a virtual time, the nth operation of some type at a node, or a node that
@@ -104,6 +109,33 @@ class OnState(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="st
         )
 
 
+class OnContact(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="contact"):
+    """As a process contacts a service for the first time since it started.
+
+    `client` and `service` are hosts or groups of them, a service may be REMOTE_STORE. With
+    `request` 0 the process is about to connect; else it is about to send its request of that
+    number (from 1 on) to the service, of one API or of any. `nth` counts processes.
+    """
+
+    service: str
+    client: str | None = None
+    api_key: int | None = None
+    request: int = 1
+    nth: int = 1
+
+    def __str__(self) -> str:
+        what = (
+            "connects"
+            if self.request == 0
+            else f"sends request {self.request}"
+            + ("" if self.api_key is None else f" of API {self.api_key}")
+        )
+        return (
+            f"before the {_ordinal(self.nth)} process of {self.client or 'any host'} {what} to "
+            f"{self.service}"
+        )
+
+
 def _ordinal(number: int) -> str:
     ending = (
         "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -111,7 +143,7 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-Trigger = AtTime | OnDisk | OnFrame | OnEvent | OnState
+Trigger = AtTime | OnDisk | OnFrame | OnEvent | OnState | OnContact
 
 
 # --------------------------------------------------------------------------------------------------
@@ -213,9 +245,10 @@ class FaultKind:
 
     `modes` are those that support it. `draws` has the range of each random parameter (others keep
     their defaults), and `triggers_on` the valid triggers: 'time', 'disk', 'frame', 'event',
-    'state'. `data_loss` is its data-loss class; if `data_loss_if` names a parameter, only while
-    that is true. `prepare` is called when a fault is armed: a kind that replays old answers starts
-    recording then, and one with a text in its parameters reads it (and raises ValueError).
+    'state'; what fires on events fires at first contacts, too. `data_loss` is its data-loss class;
+    if `data_loss_if` names a parameter, only while that is true. `prepare` is called when a fault
+    is armed: a kind that replays old answers starts recording then, and one with a text in its
+    parameters reads it (and raises ValueError).
     `over_sockets` injects it into a real cluster; `through_proxy` means that it needs the proxy
     between the nodes, as all network and protocol kinds do.
     """
@@ -345,11 +378,20 @@ def names_leader(target: str) -> bool:
 
 def with_leader(target: str, leader: str) -> str:
     """Return a target with the name of the leader in place of `leader`."""
+    return with_names(target, {LEADER_TARGET: leader})
+
+
+def with_names(target: str, names: Mapping[str, str]) -> str:
+    """Return a target with the names of hosts in place of words."""
     pieces = [
-        ",".join(leader if name == LEADER_TARGET else name for name in side.split(","))
-        for side in _sides(target)
+        ",".join(names.get(name, name) for name in side.split(",")) for side in _sides(target)
     ]
     return _sign(target).join(pieces)
+
+
+def is_in_group(name: str, group: str) -> bool:
+    """Return whether a host is one of a group: names and patterns, separated by commas."""
+    return any(fnmatchcase(name, each) for each in group.split(","))
 
 
 def is_group(target: str) -> bool:

@@ -10,6 +10,9 @@ import msgspec
 from kraftsim.events.runs import FaultEnded, FaultInjected, FaultTookEffect
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
+    CONTACTED,
+    CONTACTING,
+    LEADER_TARGET,
     Aim,
     Fault,
     FaultKind,
@@ -18,7 +21,7 @@ from kraftsim.lab.faults.fault import (
     is_group,
     members,
     names_leader,
-    with_leader,
+    with_names,
 )
 from kraftsim.lab.faults.state_tracker import state_tracker_of
 from kraftsim.world.interface import stream
@@ -237,8 +240,9 @@ class Injection:
         target = self.fault.target
         if target == AT_THE_TRIGGER:
             return self._at_the_trigger()
-        if leader is not None:
-            target = with_leader(target, leader)
+        context = self.trigger_context
+        names = {LEADER_TARGET: leader, CONTACTING: context.host, CONTACTED: context.server}
+        target = with_names(target, {word: name for word, name in names.items() if name})
         if self._kind.aim is Aim.HOST and is_group(target):
             hosts = members(target, list(self.simulation.hosts), may_lack=True)
             return self.random.choice(hosts) if hosts else target

@@ -162,6 +162,13 @@ def draw_request_faults(random: "Random", fault_space: FaultSpace) -> tuple[Faul
     return tuple(draw.fault() for _ in range(random.randint(*random.choice(COUNTS))))
 
 
+def draw_request_fault(
+    random: "Random", fault_space: FaultSpace, api: Api, trigger: Trigger
+) -> Fault:
+    """Draw what becomes of requests of one API, from a trigger on."""
+    return _Draw(random, fault_space, (api,)).fault(trigger)
+
+
 def errors_at(api: Api, way: RequestWay, fault_space: FaultSpace) -> list[PossibleError]:
     """Return the errors that a server can answer to an API of a fault space, before or after it has
     served the request.
@@ -218,20 +225,22 @@ def _is_rare(api: Api) -> bool:
 class _Draw:
     """The APIs and ways that one run keeps, and the drawing of a fault from them."""
 
-    def __init__(self, random: "Random", fault_space: FaultSpace) -> None:
+    def __init__(
+        self, random: "Random", fault_space: FaultSpace, apis: Sequence[Api] | None = None
+    ) -> None:
         self._random = random
         self._fault_space = fault_space
-        self._apis = self._some(list(apis_of(fault_space)))
+        self._apis = self._some(list(apis_of(fault_space) if apis is None else apis))
         self._weights = [API_WEIGHT + self._errors(api) for api in self._apis]
         self._ways = self._some(list(WAYS))
 
-    def fault(self) -> Fault:
-        """Draw one fault."""
+    def fault(self, trigger: Trigger | None = None) -> Fault:
+        """Draw one fault, with its trigger unless one is given."""
         (api,) = self._random.choices(self._apis, self._weights)
         possible = ways_of(api, self._fault_space)
         ways = [way for way in self._ways if way in possible] or possible
         (way,) = self._random.choices(ways, [self._weight(api, way) for way in ways])
-        trigger = self._trigger(api)
+        trigger = self._trigger(api) if trigger is None else trigger
         is_here = isinstance(trigger, OnEvent | OnState) and self._random.random() < 0.7
         fault = self._of_api(api, way, self._node(api))
         params: dict[str, Value] = {TEXT: request_fault_text(fault)}

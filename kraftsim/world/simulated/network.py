@@ -97,6 +97,8 @@ class Network:
         self._seed = seed
         self._links: dict[tuple[str, str], Link] = {}
         self._next_connection = 1
+        self.on_contact: Callable[[Process, str], object] | None = None
+        """Called with a process and the name of the host that it is about to connect to."""
         self._frame_report: Callable[[FrameSeen, str], None] | None = None
 
     # ---- names
@@ -162,6 +164,8 @@ class Network:
         Raises ConnectionRefusedError, or TimeoutError if the host does not answer.
         """
         target = self.host_of(name, process)
+        if self.on_contact is not None:
+            self.on_contact(process, target.name)
         there, back = (
             self.link(process.host.name, target.name),
             self.link(target.name, process.host.name),

@@ -56,9 +56,16 @@ class SharedObjects:
 class SimulatedObjects:
     """Implements `kraftsim.world.interface.ObjectStore` for one process."""
 
-    def __init__(self, shared: SharedObjects, rng: Random) -> None:
+    def __init__(
+        self,
+        shared: SharedObjects,
+        rng: Random,
+        on_call: Callable[[], object] = lambda: None,
+    ) -> None:
         self._shared = shared
         self._rng = rng
+        self._on_call = on_call
+        """Called before each call of the store."""
 
     async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
         """Write an object atomically."""
@@ -102,6 +109,7 @@ class SimulatedObjects:
         return sorted(key for key in keys if key.startswith(prefix))
 
     async def _travel(self, size_bytes: int) -> None:
+        self._on_call()
         seconds = (
             self._rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + size_bytes / BYTES_PER_SECOND
         )

@@ -11,6 +11,7 @@ from asyncio import all_tasks
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, overload
@@ -446,6 +447,7 @@ class Simulation:
             disk=SimulatedDisk(self.loop, process),
             log=log,
             stores=self.stores,
+            on_store_call=partial(self.triggers.tell_store_call, process),
         )
 
 

@@ -1,5 +1,5 @@
 """Triggers in a run: a virtual time, the nth write or flush of a kind of file, the nth frame of an
-API, the nth event of a kind.
+API, the nth event of a kind, the first contact of a process with a service.
 
 Crash windows are too short for random times: a fault that is tied to an operation of a node hits
 them. An action runs inside the node's own call, at exactly that moment; it must not raise.
@@ -7,11 +7,12 @@ them. An action runs inside the node's own call, at exactly that moment; it must
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kraftsim.events.event import Event
 from kraftsim.world.simulated.disk_faults import FileClass
 from kraftsim.world.simulated.frames import FrameSeen
+from kraftsim.world.simulated.host import Process
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.simulation import Simulation
@@ -21,10 +22,13 @@ Moment = Literal["before", "after"]
 
 @dataclass(frozen=True, slots=True)
 class TriggerContext:
-    """The context in which a trigger fired: the host (None for a time trigger), and the frame."""
+    """The context in which a trigger fired: the host (None for a time trigger), the frame, and the
+    host or store that was about to be contacted.
+    """
 
     host: str | None = None
     frame: FrameSeen | None = None
+    server: str | None = None
 
 
 Action = Callable[[TriggerContext], object]
@@ -66,6 +70,20 @@ class _EventWaiting(_Waiting):
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(kw_only=True, slots=True)
+class _ContactWaiting(_Waiting):
+    is_client: Callable[[str], bool]
+    is_service: Callable[[str], bool]
+    api_key: int | None
+    request: int
+
+
+CONNECTS, STORE_CALL = -1, -2
+"""In place of an API: a process opens a connection; it calls the object store."""
+REMOTE_STORE: Final = "remote-store"
+"""The name of the object store, which is no host, as a service."""
+
+
 class Triggers:
     """All triggers of one simulation. Each fires once."""
 
@@ -75,6 +93,11 @@ class Triggers:
         self._frames: tuple[_FrameWaiting, ...] = ()
         """Replaced on each change, so that an action may change them: every frame passes here."""
         self._events: dict[str, list[_EventWaiting]] = {}
+        self._contacts: list[_ContactWaiting] = []
+        self._contacted: dict[Process, dict[tuple[str, int], int]] | None = None
+        """How often a process connected to each host, and sent requests of each API; None before
+        `watch_contacts`. Only looked up by process, never iterated over.
+        """
         self._followers: tuple[Callable[[FrameSeen, str], object], ...] = ()
 
     def at(self, at_ns: int, action: Action) -> None:
@@ -173,6 +196,72 @@ class Triggers:
             _EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {})
         )
 
+    def watch_contacts(self) -> None:
+        """Count from now on what each process contacts: `on_contact` knows what is the first time
+        only of processes that started since.
+        """
+        if self._contacted is None:
+            self._contacted = {}
+            self._simulation.network.on_contact = self.tell_contact
+            self.follow_frames(self._on_request)
+
+    def on_contact(
+        self,
+        action: Action,
+        *,
+        is_client: Callable[[str], bool],
+        is_service: Callable[[str], bool],
+        api_key: int | None = None,
+        request: int = 1,
+        nth: int = 1,
+    ) -> None:
+        """Act before a process of some hosts connects to a service for the first time (request 0),
+        or sends it its request of that number, for the nth process that does.
+        """
+        assert nth >= 1 and request >= 0, "times are counted from 1"
+        self.watch_contacts()
+        self._contacts.append(
+            _ContactWaiting(
+                action=action,
+                nth=nth,
+                is_client=is_client,
+                is_service=is_service,
+                api_key=api_key,
+                request=request,
+            )
+        )
+
+    def tell_contact(
+        self, process: Process, server: str, api_key: int = CONNECTS, frame: FrameSeen | None = None
+    ) -> None:
+        """Count that a process is about to connect to another host, or to send it a request, and
+        act first.
+        """
+        host = process.host.name
+        if self._contacted is None or server == host:
+            return
+        counts = self._contacted.setdefault(process, {})
+        for waiting in list(self._contacts):
+            if (
+                (waiting.request == 0) == (api_key == CONNECTS)
+                and waiting.api_key in (None, api_key)
+                and waiting.is_client(host)
+                and waiting.is_service(server)
+                and _count(counts, waiting) == max(0, waiting.request - 1)
+                and waiting.is_due()
+            ):
+                self._contacts.remove(waiting)
+                waiting.action(TriggerContext(host=host, frame=frame, server=server))
+        counts[server, api_key] = counts.get((server, api_key), 0) + 1
+
+    def tell_store_call(self, process: Process) -> None:
+        """Count that a process is about to call an object store, and act first."""
+        self.tell_contact(process, REMOTE_STORE, STORE_CALL)
+
+    def _on_request(self, frame: FrameSeen, moment: str) -> None:
+        if moment == "before" and not frame.is_response:
+            self.tell_contact(frame.transport.process, frame.server, frame.api_key, frame)
+
     def watch_disk(self, host_name: str) -> None:
         """Watch the disk of a host from now on, if there are disk triggers."""
         if self._disk:
@@ -218,3 +307,14 @@ class Triggers:
                 waiting.action(
                     TriggerContext(host=node if node in self._simulation.hosts else None)
                 )
+
+
+def _count(counts: Mapping[tuple[str, int], int], waiting: _ContactWaiting) -> int:
+    """Return how often a process has contacted a service in the way that a trigger waits for."""
+    return sum(
+        times
+        for (server, api_key), times in counts.items()
+        if (waiting.request == 0) == (api_key == CONNECTS)
+        and waiting.api_key in (None, api_key)
+        and waiting.is_service(server)
+    )

@@ -163,6 +163,7 @@ class SimulatedWorld:
         disk: SimulatedDisk,
         log: EventLog,
         stores: dict[str, SharedObjects],
+        on_store_call: Callable[[], object],
     ) -> None:
         self.run = run
         self.node = process.host.name
@@ -173,6 +174,7 @@ class SimulatedWorld:
         """Emits an event to the event log."""
         self._process = process
         self._stores = stores
+        self._on_store_call = on_store_call
         self._preemptions = process.host.preemptions
         self._places: dict[YieldPoint, Random | None] = {}
         """The streams of the preemption points that were used; None for inactive ones."""
@@ -193,7 +195,9 @@ class SimulatedWorld:
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
         """Return the shared store of this location, for this process."""
         shared = self._stores.setdefault(location, SharedObjects())
-        return SimulatedObjects(shared, self._process.random(f"objects/{location}"))
+        return SimulatedObjects(
+            shared, self._process.random(f"objects/{location}"), self._on_store_call
+        )
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Return the result of a function, after one turn of the loop: there are no threads

@@ -286,7 +286,7 @@ STALE_ZNODES = FaultKind(
 )
 
 
-ANY_CONTROLLER, ANYBODY = "controller", "anybody"
+ANY_CONTROLLER, ANYBODY, AT_CONTACT = "controller", "anybody", "contacting"
 
 
 def session_loss(injection: Injection) -> None:
@@ -294,7 +294,8 @@ def session_loss(injection: Injection) -> None:
 
     The client is notified at its next request: its ephemeral znodes are deleted, a controller loses
     its role, and a broker has to register again. `whose` selects the session: that of the
-    controller, or of any client with an ephemeral znode.
+    controller, of any client with an ephemeral znode, or of the client that contacts ZooKeeper as
+    the fault fires, which may have none yet.
 
     Expire one session now.
 
@@ -309,13 +310,20 @@ def session_loss(injection: Injection) -> None:
     sessions = [session for session, paths in server.znode_state.tree.ephemerals.items() if paths]
     if injection.text("whose") == ANY_CONTROLLER and znode is not None and znode.owner in sessions:
         sessions = [znode.owner]
+    client = injection.trigger_context.host
+    if injection.text("whose") == AT_CONTACT and client is not None:
+        address = injection.simulation.host(client).address
+        sessions = [
+            session
+            for number, connection in sorted(server.connections.items())
+            if connection.host == address
+            and (session := server.znode_state.session_of(number)) is not None
+        ]
     if not sessions:
         return
     session = injection.random.choice(sorted(sessions))
-    injection.record_effect(
-        f"{len(server.znode_state.tree.ephemerals[session])} ephemeral znodes were deleted with "
-        f"session {session:#x}"
-    )
+    paths = server.znode_state.tree.ephemerals.get(session, ())
+    injection.record_effect(f"{len(paths)} ephemeral znodes were deleted with session {session:#x}")
     injection.simulation.spawn(host, server.end_session(session))
 
 
