@@ -131,15 +131,12 @@ async def all_serve(
 ) -> None:
     """Return when all brokers are ready.
 
-    A broker that cannot register in ZooKeeper exits, as Kafka's do: restart it, as a supervisor
-    does, while it may (while faults last a node may be down because of one).
+    A broker that cannot register exits, as Kafka's do: at once in ZooKeeper, and with controllers
+    after initial.broker.registration.timeout.ms, which may be just after the faults ended. Restart
+    it, as a supervisor does, while it may (while faults last a node may be down because of one).
     """
     async with asyncio.TaskGroup() as group:
-        supervisor = group.create_task(
-            _start_again(
-                stage, stage.spec.broker_names if stage.spec.zookeeper_names else (), may_restart
-            )
-        )
+        supervisor = group.create_task(_start_again(stage, stage.spec.broker_names, may_restart))
         await stage.wait_for_brokers()
         supervisor.cancel()
 
