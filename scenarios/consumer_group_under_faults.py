@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.clients.rules_member_steps import GroupProtocol, MemberSettings
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.lab.faults.fault import AtTime, Fault
+from kraftsim.lab.faults.fault import AtTime, Fault, OneOf
 from kraftsim.lab.faults.fault_space import (
     CONSUMER_GROUP_APIS,
     CONSUMER_GROUP_MOMENTS,
@@ -197,6 +197,7 @@ SCENARIO = Scenario(
         brokers_keep_records=True,
         brokers_replicate=True,
         moments=CONSUMER_GROUP_MOMENTS,
+        settings={"group.consumer.assignment.interval.ms": OneOf(("0", "300", "1000", "3000"))},
         fault_seconds=WORK_SECONDS,
     ),
     limit_seconds=900.0,

@@ -265,6 +265,24 @@ def test_target_assignment_is_computed_at_the_configured_interval() -> None:
     assert (harness.consumers.group_epoch, harness.consumers.assignment_epoch) == (5, 5)
 
 
+@pytest.mark.parametrize(("interval_ms", "is_assigned"), [(0, True), (1000, False)])
+def test_clock_that_was_ahead_delays_assignments_unless_the_interval_is_0(
+    interval_ms: int, is_assigned: bool
+) -> None:
+    """GroupMetadataManager.canComputeNextTargetAssignment of 4.4.0."""
+    harness = ConsumersHarness(
+        consumer_assignment_interval_ms=interval_ms,
+        consumer_first_epoch=1,
+        consumer_settles_empty=1,
+    )
+    harness.topics.make("t", 4)
+    harness.pass_time(8 * 86_400_000)
+    harness.join("a")
+    harness.pass_time(-8 * 86_400_000)
+    harness.join("b")
+    assert (harness.consumers.assignment_epoch == harness.consumers.group_epoch) is is_assigned
+
+
 @pytest.mark.parametrize(
     ("member_id", "epoch", "version", "error"),
     [

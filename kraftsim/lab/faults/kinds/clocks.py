@@ -6,6 +6,8 @@ late; they must never break an invariant, because no safety rule of Kafka relies
 agree.
 """
 
+from collections.abc import Mapping
+
 from kraftsim.lab.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 
@@ -54,6 +56,11 @@ def clock_jump_forward(injection: Injection) -> None:
     )
 
 
+ASSIGNS_AT_ONCE: Mapping[str, str] = {"group.consumer.assignment.interval.ms": "0"}
+"""An assignment of a consumer group is stored with its time, and the next one waits for the
+interval after it: after a jump of hours no coordinator assigns anything for hours, in Apache Kafka
+as well (4.4.0, GroupMetadataManager.canComputeNextTargetAssignment). With 0 it ignores the time.
+"""
 CLOCK_JUMP_FORWARD = FaultKind(
     name="clock-jump-forward",
     title="a wall clock that jumps forward",
@@ -64,6 +71,7 @@ CLOCK_JUMP_FORWARD = FaultKind(
         "by_ms": OneOf((50, 10_000, 3_600_000, 8 * 86_400_000)),
         "duration_ms": Between(200, 6000),
     },
+    settings=ASSIGNS_AT_ONCE,
 )
 
 
