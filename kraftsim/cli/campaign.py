@@ -15,6 +15,7 @@ from kraftsim.cli.options import (
     scenario_release_option,
     settings_of,
     settings_option,
+    supported_scenarios,
     write_json,
 )
 
@@ -109,7 +110,6 @@ def campaign(
     invariant that it must exercise.
     """
     from kraftsim.cli.progress import search_progress
-    from kraftsim.cli.supported import supported_scenarios
     from kraftsim.lab.campaign.guided import SearchTerms, guided_search
     from kraftsim.lab.campaign.worker_pool import CampaignJob, Terms
 

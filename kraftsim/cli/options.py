@@ -1,4 +1,6 @@
-"""Options that several verbs share: results as JSON, Kafka settings, releases, bugs."""
+"""Options that several verbs share: results as JSON, Kafka settings, releases, bugs; and the
+scenarios of a verb that takes all of them.
+"""
 
 import functools
 import itertools
@@ -13,6 +15,7 @@ from kraftsim.cli.failure import Failure
 
 if TYPE_CHECKING:
     from kraftsim.analysis.places import Place
+    from kraftsim.lab.campaign.worker_pool import Terms
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 """A directory that need not exist yet."""
@@ -430,3 +433,30 @@ def print_lines(result: Described) -> None:
     """Print the lines of a result."""
     for line in result.lines():
         click.echo(line)
+
+
+def supported_scenarios(terms: "Terms") -> tuple[str, ...]:
+    """Return every scenario that supports the release and the numbers of nodes that are given;
+    print which are skipped.
+
+    Raises KeyError for an unknown release.
+    """
+    from kraftsim.cluster.scenario import scenarios
+    from kraftsim.cluster.spec import RELEASE_KEY
+    from kraftsim.releases.release import release
+
+    asked = terms.settings.get(RELEASE_KEY, terms.release)
+    line = release(asked).name if asked else ""
+    unsupported = [each for each in scenarios() if line and not each.supports_release(line)]
+    unfit = [
+        each
+        for each in scenarios()
+        if each not in unsupported and not each.fits(terms.controllers, terms.brokers)
+    ]
+    for why, left_out in (
+        (f"release {line} is not supported by", unsupported),
+        ("this number of nodes is not supported by", unfit),
+    ):
+        if left_out:
+            click.echo(f"skipped: {why} {', '.join(each.name for each in left_out)}", err=True)
+    return tuple(each.name for each in scenarios() if each not in unsupported and each not in unfit)

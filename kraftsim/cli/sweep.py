@@ -20,11 +20,11 @@ from kraftsim.cli.options import (
     scenario_size_options,
     settings_of,
     settings_option,
+    supported_scenarios,
     work_option,
     write_json,
 )
 from kraftsim.cli.spark_options import options_of
-from kraftsim.cli.supported import supported_scenarios
 
 if TYPE_CHECKING:
     from kraftsim.analysis.session import SparkOptions

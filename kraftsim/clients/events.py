@@ -1,4 +1,5 @@
-"""Requests of clients and their results, and what an application says of itself.
+"""Requests of clients and administrators and their results, what an application says of itself, and
+what a checker finds in the history of a workload's clients.
 
 A record is identified by (topic, key); `attempt` distinguishes retries.
 """
@@ -123,3 +124,54 @@ class FactStated(Event):
     name: str
     key: str
     value: str
+
+
+class MetadataChangeSent(Event):
+    """An administrator sends a request to create a topic (config_name ''), or to set one of its
+    configurations (a null value deletes it). `request` counts the requests of the client.
+    """
+
+    client_id: str
+    request: int
+    topic: str
+    config_name: str
+    config_value: str | None
+
+
+class MetadataChangeAnswered(Event):
+    """The answer for the topic arrived; a request without an answer may or may not take effect."""
+
+    client_id: str
+    request: int
+    topic: str
+    error_code: int
+
+
+class HistoryChecked(Event):
+    """A checker has read the whole history of a workload: so many transactions and reads.
+
+    `model` is the consistency model that it must meet: see `rules_history_anomalies.FORBIDDEN`.
+    """
+
+    workload: str
+    model: str
+    operation_count: int
+
+
+class HistoryAnomalyFound(Event):
+    """The history has an anomaly that its model forbids; `witness` has its steps."""
+
+    workload: str
+    anomaly: str
+    key: str
+    witness: str
+
+
+class BranchRead(Event):
+    """A reader has read all accounts of a branch of the bank, in one state: after a transfer."""
+
+    client_id: str
+    branch: int
+    transfer: int
+    total: int
+    expected_total: int

@@ -5,8 +5,13 @@ found: rows for the table in `cases.py`.
 from collections.abc import Callable
 from random import Random
 
-from kraftsim.clients.events_admin import MetadataChangeAnswered, MetadataChangeSent
-from kraftsim.clients.events_history import BranchRead, HistoryAnomalyFound, HistoryChecked
+from kraftsim.clients.events import (
+    BranchRead,
+    HistoryAnomalyFound,
+    HistoryChecked,
+    MetadataChangeAnswered,
+    MetadataChangeSent,
+)
 from kraftsim.clients.events_transactions import (
     InitProducerIdSent,
     TransactionalIdTaken,

@@ -7,7 +7,7 @@ Source: Elle, VLDB 2020; KIP-98.
 
 from typing import Final
 
-from kraftsim.clients.events_history import BranchRead, HistoryAnomalyFound, HistoryChecked
+from kraftsim.clients.events import BranchRead, HistoryAnomalyFound, HistoryChecked
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
-from kraftsim.clients.events_admin import MetadataChangeAnswered, MetadataChangeSent
+from kraftsim.clients.events import MetadataChangeAnswered, MetadataChangeSent
 from kraftsim.cluster.scenario import ClientHost
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode

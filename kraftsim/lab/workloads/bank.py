@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.clients.events_history import BranchRead
+from kraftsim.clients.events import BranchRead
 from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.clients.reader import ReadRecord
 from kraftsim.clients.rules_history_anomalies import Anomaly

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kraftsim.clients.events_history import HistoryAnomalyFound, HistoryChecked
+from kraftsim.clients.events import HistoryAnomalyFound, HistoryChecked
 from kraftsim.clients.events_transactions import CopyRead
 from kraftsim.clients.rules_history import (
     ClientOperation,

@@ -12,7 +12,7 @@ Source: KIP-339, KIP-631; linearizability of M. Herlihy, J. Wing, 1990.
 
 from typing import Final
 
-from kraftsim.clients.events_admin import MetadataChangeAnswered, MetadataChangeSent
+from kraftsim.clients.events import MetadataChangeAnswered, MetadataChangeSent
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
