@@ -545,16 +545,10 @@ class ConsumerGroups:
         self, group: ConsumerGroup, changes: list[Change], now: GroupMoment, newcomer: str | None
     ) -> None:
         """Compute the target assignment of the group epoch, at most once per
-        group.consumer.assignment.interval.ms (KIP-1263): with 0 at any time, even if the last one
-        is of a coordinator whose clock was ahead.
-
-        Source: GroupMetadataManager.canComputeNextTargetAssignment.
+        group.consumer.assignment.interval.ms (KIP-1263).
         """
-        interval_ms = self._settings.consumer_assignment_interval_ms
-        is_due = (
-            not group.assignment_epoch
-            or not interval_ms
-            or now.wall_ms - group.assigned_ms >= interval_ms
+        is_due = not group.assignment_epoch or self._settings.may_assign(
+            group.assigned_ms, now.wall_ms
         )
         if group.group_epoch <= group.assignment_epoch or not is_due:
             return

@@ -135,6 +135,15 @@ class GroupSettings:
     (up to 3.9).
     """
 
+    def may_assign(self, assigned_ms: int, now_ms: int) -> bool:
+        """Return whether partitions may be assigned again: with an interval of 0 at any time, even
+        if the clock of the former coordinator was ahead.
+
+        Source: GroupMetadataManager.canComputeNextTargetAssignment.
+        """
+        interval_ms = self.consumer_assignment_interval_ms
+        return not interval_ms or now_ms - assigned_ms >= interval_ms
+
     @property
     def upgrades_groups(self) -> bool:
         """Whether a classic group with members is converted when a consumer-protocol member
