@@ -44,6 +44,7 @@ from kraftsim.server.call import (
 )
 from kraftsim.server.combined import broker_of, controller_of
 from kraftsim.server.controller import Controller
+from kraftsim.server.dispatch import FRAME_BYTES_MIN, FRAME_START
 from kraftsim.server.file_sender import read_slices
 from kraftsim.server.frame_server import FrameServer, ServedConnection
 from kraftsim.server.inbox import Buffer
@@ -104,9 +105,28 @@ class RequestTap:
     def serve_run(
         self, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
-        """Pass on; while there is a fault, or one may come, leave each frame to `serve`."""
-        if self._rules.is_empty and not self._rules.is_expecting:
+        """Pass on; but leave a frame to `serve` if a fault may be about its API."""
+        watched = self._rules.watched_apis
+        if watched is None:
+            return position
+        if not watched:
             return self._serve_run(connection, buffer, position, end)
+        while end - position >= FRAME_BYTES_MIN:
+            size, key_and_version, _ = FRAME_START(buffer, position)
+            frame_end = position + SIZE_FIELD_BYTES + size
+            if frame_end > end or key_and_version >> 16 in watched:
+                break
+            served_to = self._serve_run(connection, buffer, position, frame_end)
+            if served_to == position:
+                break
+            position, watched = served_to, self._rules.watched_apis
+            if (
+                watched is None
+                or position == end
+                or not connection.is_ready
+                or connection.ends_turn()
+            ):
+                break
         return position
 
     def read_head(self, frame: bytes) -> RequestHead:
@@ -628,10 +648,10 @@ class RequestTaps:
         self._parts: dict[str, list[_Part]] = {}
         self._is_used = False
 
-    def expect(self) -> None:
+    def expect(self, fault: RequestFault) -> None:
         """A fault of replies may come that is about requests in progress, too: watch them."""
         self._use()
-        self._rules.is_expecting = True
+        self._rules.expect(fault)
 
     def add(
         self,

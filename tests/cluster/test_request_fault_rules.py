@@ -6,6 +6,7 @@ and delays.
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.cluster.proxy.request_gate import GateActions, RequestGate
+from kraftsim.cluster.request_tap import RequestTap
 from kraftsim.lab.faults.request_fault_text import (
     FIELDS,
     BadRequestFault,
@@ -36,6 +38,7 @@ from kraftsim.lab.faults.rules_request_faults import (
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from protocol.requests import decode_response, request_chunks, response_chunks
 
@@ -85,6 +88,64 @@ def test_key_keeps_the_choice_when_other_faults_are_left_out() -> None:
 def test_share_counts_from_the_nth_request_and_up_to_times() -> None:
     found = chosen_of(3, of("EndTxn drop share=0.5 times=4 nth=50"))
     assert len(found) == 4 and found[0] >= 49
+
+
+def test_only_apis_that_a_fault_may_be_about_are_watched() -> None:
+    """The requests of all other APIs are served as without faults."""
+    rules = RequestRules()
+    assert rules.watched_apis == frozenset()
+    rules.add(of("EndTxn drop"), 0)
+    rules.expect(of("Produce drop=reply"))
+    assert rules.watched_apis == {END_TXN, PRODUCE}
+    assert rules.decide(seen(), 0) is not None
+    assert rules.watched_apis == {PRODUCE}, "the first is used up, and the second may still come"
+    for text in ("* drop", "* blackhole", "* delay delay_ms=5"):
+        number = rules.add(of(text), 0)
+        assert rules.watched_apis is None
+        rules.remove(number)
+        assert rules.watched_apis == {PRODUCE}
+    number = rules.add(of("EndTxn reorder"), 0)
+    rules.wait_for_others(number, seen(), object(), lambda overtaken: None)
+    assert rules.watched_apis is None, "any request may be one that overtakes"
+    rules.remove(number)
+    assert rules.watched_apis == {PRODUCE}
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_requests_of_other_apis_go_past_the_tap(is_ready: bool) -> None:
+    frames = [
+        b"".join(request_chunks(key, 3, number, "app-1", body))
+        for number, (key, body) in enumerate(
+            [
+                (int(ApiKey.METADATA), MetadataRequest(topics=[])),
+                (int(ApiKey.METADATA), MetadataRequest(topics=[])),
+                (END_TXN, EndTxnRequest(transactional_id="t")),
+                (int(ApiKey.METADATA), MetadataRequest(topics=[])),
+            ]
+        )
+    ]
+    served: list[bytes] = []
+
+    def serve_run(connection: object, buffer: bytes, position: int, end: int) -> int:
+        served.append(buffer[position:end])
+        return end
+
+    rules = RequestRules()
+    server: Any = SimpleNamespace(serve_run=serve_run)
+    context: Any = SimpleNamespace(rules=rules)
+    connection: Any = SimpleNamespace(is_ready=is_ready, ends_turn=lambda: False)
+    tap = RequestTap(server, server, context)
+    data = b"".join(frames)
+    assert tap.serve_run(connection, data, 0, len(data)) == len(data)
+    assert served == [data]
+    served.clear()
+    rules.add(of("EndTxn drop"), 0)
+    passed = frames[:2] if is_ready else frames[:1]
+    assert tap.serve_run(connection, data, 0, len(data)) == sum(map(len, passed))
+    assert served == passed
+    assert tap.serve_run(connection, frames[0][:-1], 0, len(frames[0]) - 1) == 0, "not complete"
+    rules.add(of("* drop"), 0)
+    assert tap.serve_run(connection, data, 0, len(data)) == 0
 
 
 def test_fault_ends_at_its_duration() -> None:

@@ -234,8 +234,7 @@ _DEFAULTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenRequest:
+class SeenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that has arrived at a node; `body` decodes it, which only some faults need.
 
     `body` raises MalformedMessage or UnknownVersion.
@@ -350,13 +349,14 @@ class RequestRules:
     """Whether a request waits until others have overtaken it: then `passed` is to be called."""
     on_late_fault: Callable[[int], None] | None = None
     """Is called with the number of a fault of replies that is also about requests in progress."""
-    is_expecting: bool = False
-    """Whether such a fault may come while a request is served."""
+    watched_apis: frozenset[int] | None = frozenset()
+    """The APIs whose requests a fault may be about, now or while they are served; None: any."""
     _active: dict[int, _Rule] = field(default_factory=dict)
     """Those that may still take effect on a request."""
     _black_holes: dict[int, _Rule] = field(default_factory=dict)
     _finished: dict[int, _Rule] = field(default_factory=dict)
     _waiting: dict[int, _Waiting] = field(default_factory=dict)
+    _expected_apis: dict[int | None, None] = field(default_factory=dict)
     _next_number: int = 1
     _next_call: int = 1
 
@@ -373,6 +373,13 @@ class RequestRules:
     def may_concern(self, api_key: int) -> bool:
         """Return whether a fault is about requests of an API."""
         return any(rule.fault.api in (None, api_key) for rule in self._active.values())
+
+    def expect(self, fault: RequestFault) -> None:
+        """A fault of replies may come that is also about requests that are served at that moment:
+        those of its API are watched from now on.
+        """
+        self._expected_apis[fault.api] = None
+        self._look()
 
     def add(
         self,
@@ -396,7 +403,8 @@ class RequestRules:
             self.has_black_holes = True
         if not fault.is_standing:
             self._active[number] = rule
-        elif self.on_black_hole is not None:
+        self._look()
+        if fault.is_standing and self.on_black_hole is not None:
             self.on_black_hole(number)
         if in_progress and fault.is_of_replies and self.on_late_fault is not None:
             self.on_late_fault(number)
@@ -407,6 +415,7 @@ class RequestRules:
         rule = self._active.pop(number, None) or self._black_holes.get(number)
         self._black_holes.pop(number, None)
         self.has_black_holes = bool(self._black_holes)
+        self._look()
         if rule is not None:
             self._keep_finished(rule)
         for each in [each for each, held in self._waiting.items() if held.rule.number == number]:
@@ -480,6 +489,7 @@ class RequestRules:
                         self.on_black_hole(number)
                 if rule.is_used_up:
                     del self._active[number]
+                    self._look()
                     if number not in self._black_holes:
                         self._keep_finished(rule)
         return chosen
@@ -539,6 +549,7 @@ class RequestRules:
             rule, request.node, request.api_key, connection, rule.fault.overtaken_by, then
         )
         self.has_waiting = True
+        self._look()
 
         def give_up() -> None:
             if key in self._waiting:
@@ -570,7 +581,19 @@ class RequestRules:
     def _end_wait(self, key: int) -> _Waiting:
         waiting = self._waiting.pop(key)
         self.has_waiting = bool(self._waiting)
+        self._look()
         return waiting
+
+    def _look(self) -> None:
+        """Note which APIs are watched: whole connections, and requests that others overtake, need
+        all of them.
+        """
+        apis = dict.fromkeys(rule.fault.api for rule in self._active.values()) | self._expected_apis
+        self.watched_apis = (
+            None
+            if self._black_holes or self._waiting or None in apis
+            else frozenset(api for api in apis if api is not None)
+        )
 
     def _rule(self, number: int) -> _Rule | None:
         return (

@@ -46,7 +46,7 @@ ATTACHMENT = "request faults"
 class RequestFaultCarrier(Protocol):
     """Carries faults of requests out in all nodes of a simulation."""
 
-    def expect(self) -> None:
+    def expect(self, fault: RequestFault) -> None:
         """A fault of replies may come that is about requests in progress, too."""
         ...
 
@@ -88,7 +88,7 @@ def prepare(injection: Injection) -> None:
     fault = parse_request_fault(injection.text(TEXT) or "")
     carrier = injection.simulation.attachments.get(ATTACHMENT)
     if carrier is not None and fault.is_of_replies and _is_at_an_event(injection):
-        _carrier(carrier).expect()
+        _carrier(carrier).expect(fault)
 
 
 def request_fault(injection: Injection) -> None:
