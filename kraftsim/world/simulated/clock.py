@@ -105,6 +105,8 @@ class HostClock:
         "_true_base_ns",
         "_undrifted_lead_ns",
         "drift_ppm",
+        "monotonic_lead_ns",
+        "wall_lead_ns",
     )
 
     def __init__(self, true: TrueTime) -> None:
@@ -119,6 +121,10 @@ class HostClock:
         self._drifts: list[tuple[int, EffectRecorder]] = []
         self._undrifted_lead_ns = 0
         """The lead of the monotonic clock over true time before faults made it drift."""
+        self.monotonic_lead_ns: int | None = 0
+        """The constant lead of the monotonic clock over true time; None while it drifts."""
+        self.wall_lead_ns: int | None = FIRST_MOMENT_NS
+        """The same of the wall clock, which may deviate in more ways."""
 
     def wall_ns(self) -> int:
         """Return nanoseconds since 1970 by this host's clock."""
@@ -126,22 +132,16 @@ class HostClock:
 
     def wall_ms(self) -> int:
         """Return milliseconds since 1970 by this host's clock."""
-        if self._oddities:
-            return self._deviating_ns() // NANOSECONDS_PER_MILLISECOND
-        if self.drift_ppm == 0:
-            return (
-                self._true.now_ns + self._shift_ns + self._offset_ns
-            ) // NANOSECONDS_PER_MILLISECOND
-        return (self.monotonic_ns() + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
+        if self.wall_lead_ns is not None:
+            return (self._true.now_ns + self.wall_lead_ns) // NANOSECONDS_PER_MILLISECOND
+        return self.wall_ns() // NANOSECONDS_PER_MILLISECOND
 
     def stamp_ms(self) -> int:
         """Return the same for a log: no outcome depends on it, so that faults are not effective by
         it.
         """
-        if self.drift_ppm == 0 and not self._oddities:
-            return (
-                self._true.now_ns + self._shift_ns + self._offset_ns
-            ) // NANOSECONDS_PER_MILLISECOND
+        if self.wall_lead_ns is not None:
+            return (self._true.now_ns + self.wall_lead_ns) // NANOSECONDS_PER_MILLISECOND
         right_ns = self._right_ns()
         if self._oddities:
             right_ns += sum(oddity.shift_ns(right_ns) for oddity in self._oddities)
@@ -149,8 +149,8 @@ class HostClock:
 
     def monotonic_ns(self) -> int:
         """Return nanoseconds since the run began by this host's clock."""
-        if self.drift_ppm == 0:
-            return self._true.now_ns + self._shift_ns
+        if self.monotonic_lead_ns is not None:
+            return self._true.now_ns + self.monotonic_lead_ns
         local_ns = self._drifting_ns()
         lead_ns = local_ns - self._true.now_ns - self._shift_ns
         if abs(lead_ns) >= NANOSECONDS_PER_MILLISECOND:
@@ -163,8 +163,8 @@ class HostClock:
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
-        if self.drift_ppm == 0:
-            return (self._true.now_ns + self._shift_ns) // NANOSECONDS_PER_MILLISECOND
+        if self.monotonic_lead_ns is not None:
+            return (self._true.now_ns + self.monotonic_lead_ns) // NANOSECONDS_PER_MILLISECOND
         return self.monotonic_ns() // NANOSECONDS_PER_MILLISECOND
 
     def true_delay_ns(self, local_delay_ns: int) -> int:
@@ -176,6 +176,7 @@ class HostClock:
     def jump(self, by_ns: int) -> None:
         """Set the wall clock forward or, if negative, back, for good."""
         self._offset_ns += by_ns
+        self._look()
 
     def drift(self, drift_ppm: int) -> None:
         """Make the clocks run too fast (positive) or too slow by parts per million, from now on."""
@@ -186,6 +187,7 @@ class HostClock:
         )
         self._shift_ns = self._local_base_ns - self._true_base_ns
         self.drift_ppm = drift_ppm
+        self._look()
 
     # ---- faults
 
@@ -201,10 +203,10 @@ class HostClock:
     def slew_for(self, by_ns: int, record_effect: EffectRecorder) -> Callable[[], None]:
         """Move the wall clock to an offset without a jump; the returned function moves it back."""
         slew = Slew(from_ns=0, to_ns=by_ns, since_ns=self._right_ns(), record_effect=record_effect)
-        self._oddities.append(slew)
+        self._add(slew)
 
         def turn_back() -> None:
-            self._oddities.remove(slew)
+            self._remove(slew)
             self._slew_back(slew.shift_ns(self._right_ns()))
 
         return turn_back
@@ -246,12 +248,26 @@ class HostClock:
         )
 
     def _odd_for(self, oddity: Oddity) -> Callable[[], None]:
-        self._oddities.append(oddity)
-        return lambda: self._oddities.remove(oddity)
+        self._add(oddity)
+        return lambda: self._remove(oddity)
 
     def _slew_back(self, from_ns: int) -> None:
-        self._oddities.append(
-            Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), record_effect=None)
+        self._add(Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), record_effect=None))
+
+    def _add(self, oddity: Oddity) -> None:
+        self._oddities.append(oddity)
+        self._look()
+
+    def _remove(self, oddity: Oddity) -> None:
+        self._oddities.remove(oddity)
+        self._look()
+
+    def _look(self) -> None:
+        """Note whether the clocks run beside true time, by how much they lead then."""
+        is_steady = self.drift_ppm == 0
+        self.monotonic_lead_ns = self._shift_ns if is_steady else None
+        self.wall_lead_ns = (
+            self._shift_ns + self._offset_ns if is_steady and not self._oddities else None
         )
 
     def _deviating_ns(self) -> int:
@@ -265,7 +281,7 @@ class HostClock:
             wall_ns += shift_ns
             if oddity.record_effect is None:
                 if shift_ns == 0:
-                    self._oddities.remove(oddity)  # it is back
+                    self._remove(oddity)  # it is back
             elif abs(shift_ns) >= NANOSECONDS_PER_MILLISECOND:
                 oddity.record_effect(
                     f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms "

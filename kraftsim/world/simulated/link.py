@@ -79,6 +79,7 @@ class Link:
         "is_clogged",
         "is_loopback",
         "is_shut",
+        "is_slow",
         "jitter_ns",
         "latency_ns",
         "name",
@@ -97,6 +98,8 @@ class Link:
         """Whether the link is blocked now, for one of the two reasons below."""
         self.is_blocked = False
         self.is_clogged = False
+        self.is_slow = False
+        """Whether a fault delays segments."""
         self.tear: Tear | None = None
         """Splits the bytes of every write, if a fault requires it."""
         self._blocks: list[EffectRecorder] = []
@@ -147,11 +150,13 @@ class Link:
     def slow(self, delay: Delay) -> None:
         """Add the delay of this function to segments, until `hasten` with the same one."""
         self._delays.append(delay)
+        self.is_slow = True
 
     def hasten(self, delay: Delay) -> None:
         """End one slowness."""
         self._delays.remove(delay)
-        if not self._delays:
+        self.is_slow = bool(self._delays)
+        if not self.is_slow:
             self._wake_all()
 
     def guard(self, gate: Gate, record_effect: EffectRecorder) -> None:
@@ -182,11 +187,6 @@ class Link:
         """End one tearing."""
         self._tears.remove(tear)
         self.tear = self._tears[-1] if self._tears else None
-
-    @property
-    def is_slow(self) -> bool:
-        """Return whether a fault delays segments."""
-        return bool(self._delays)
 
     def wake(self, future: "asyncio.Future[None]") -> None:
         """Set the result of a future once a clog or the last delay of this link ends."""

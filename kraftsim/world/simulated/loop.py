@@ -129,7 +129,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Return the monotonic clock of the host whose code runs, in seconds."""
-        return current_process.get(self.harness).host.clock.monotonic_ns() / NANOSECONDS
+        clock = current_process.get(self.harness).host.clock
+        lead_ns = clock.monotonic_lead_ns
+        return (clock.monotonic_ns() if lead_ns is None else self.now_ns + lead_ns) / NANOSECONDS
 
     def call_soon(  # type: ignore[override]  # returns a ScheduledCall, no Handle
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -159,7 +161,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             context = copy_context()
         process = context.get(current_process, self.harness)
         if delay > 0:
-            delay_ns = process.host.clock.true_delay_ns(int(delay * NANOSECONDS))
+            delay_ns = int(delay * NANOSECONDS)
+            clock = process.host.clock
+            if clock.drift_ppm:
+                delay_ns = clock.true_delay_ns(delay_ns)
             if delay_ns < SHORTEST_DELAY_NS:
                 delay_ns = SHORTEST_DELAY_NS
         else:
@@ -200,7 +205,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # ---- running
 
-    def run(self, is_done: Callable[[], bool], limit_ns: int | None) -> None:
+    def run(self, is_done: Callable[[], bool] | None, limit_ns: int | None) -> None:
         """Run until `is_done()`, checked whenever time is about to advance, or until `stop()`.
 
         Raises SimulationDeadlock, SimulationLivelock or SimulationTimeLimit. No time passes beyond
@@ -228,7 +233,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def run_forever(self) -> None:
         """Run until `stop()`."""
-        self.run(lambda: False, None)
+        self.run(None, None)
 
     def run_until_complete(self, future: Generator[object, None, T] | Awaitable[T]) -> T:
         """Run the loop until a future is done, for a thread of a simulated process; elsewhere as
@@ -254,12 +259,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._heap.clear()
         self.runnable.clear()
 
-    def _run(self, is_done: Callable[[], bool]) -> None:
+    def _run(self, is_done: Callable[[], bool] | None) -> None:
         """Run turns. One function, because it is the hot path of every callback of a simulation."""
         runnable, draw = self.runnable, self._draw
         while not self._stopping:
             if not runnable:
-                if is_done():
+                if is_done is not None and is_done():
                     return
                 self._advance()
                 continue

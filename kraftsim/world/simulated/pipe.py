@@ -12,6 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from kraftsim.world.simulated.link import EffectRecorder, Link, NetworkSettings
 
 if TYPE_CHECKING:
@@ -32,14 +34,11 @@ DATA = SegmentKind.DATA
 """An attribute of an enumeration costs a function call, and most segments are of this kind."""
 
 
-class PipeSegment:
+class PipeSegment(Struct, eq=False, gc=False):
     """A piece of the stream."""
 
-    __slots__ = ("data", "kind")
-
-    def __init__(self, kind: SegmentKind, data: bytes = b"") -> None:
-        self.kind = kind
-        self.data = data
+    kind: SegmentKind
+    data: bytes = b""
 
 
 class Medium(Protocol):
@@ -112,9 +111,10 @@ class Pipe:
         size_bytes = len(data)
         self.unread_bytes += size_bytes
         link = self.link
+        draw = link.draw
         tear = (
-            1 + int(link.draw() * (size_bytes - 1))
-            if link.torn_writes and size_bytes > 1 and link.draw() < link.torn_writes
+            1 + int(draw() * (size_bytes - 1))
+            if link.torn_writes and size_bytes > 1 and draw() < link.torn_writes
             else 0
         )
         if link.tear is not None:
@@ -138,8 +138,12 @@ class Pipe:
         if not target.is_alive:
             self._discard()
             return
-        loop = self._loop
-        arrival_ns = loop.now_ns + self.link.delay_ns(len(segment.data))
+        loop, link = self._loop, self.link
+        arrival_ns = loop.now_ns + (
+            link.delay_ns(len(segment.data))
+            if link.is_slow
+            else link.latency_ns + int(link.draw() * link.jitter_ns)
+        )
         if arrival_ns <= self._last_arrival_ns:
             if may_join and self.queue and segment.kind is DATA and self.queue[-1].kind is DATA:
                 self.queue[-1].data += segment.data

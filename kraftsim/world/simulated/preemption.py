@@ -53,13 +53,13 @@ class Preemptions:
 
     def __init__(self) -> None:
         self._armed: dict[YieldPoint | None, list[Preemption]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._armed)
+        self.is_armed = False
+        """Whether a thread may be preempted: an attribute, because every yield point reads it."""
 
     def add(self, place: YieldPoint | None, preemption: Preemption) -> None:
         """Preempt the threads that reach a place from now on; None: any place."""
         self._armed.setdefault(place, []).append(preemption)
+        self.is_armed = True
 
     def remove(self, place: YieldPoint | None, preemption: Preemption) -> None:
         """Preempt no more by this one, and schedule the threads that wait for it."""
@@ -82,3 +82,4 @@ class Preemptions:
             armed[place].remove(preemption)
             if not armed[place]:
                 del self._armed[place]
+                self.is_armed = bool(self._armed)

@@ -293,9 +293,9 @@ class Simulation:
         """Advance virtual time."""
         until_ns = self.now_ns + int(seconds * NANOSECONDS)
         self.loop.schedule(self.harness.process, until_ns, self.loop.halt)
-        self._run(lambda: False, until_ns)
+        self._run(None, until_ns)
 
-    def _run(self, is_done: Callable[[], bool], limit_ns: int) -> None:
+    def _run(self, is_done: Callable[[], bool] | None, limit_ns: int) -> None:
         assert not self.is_closed, "the simulation is closed"
         self._raise_if_stopped()
         try:

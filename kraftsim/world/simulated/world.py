@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kraftsim.events.event import Event, LineEncoder, event_file_name
 from kraftsim.world.interface import Clock, Disk, ObjectStore, World, YieldPoint, stream
-from kraftsim.world.simulated.clock import HostClock, TrueTime
+from kraftsim.world.simulated.clock import NANOSECONDS_PER_MILLISECOND, HostClock, TrueTime
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.host import Process
 from kraftsim.world.simulated.objects import SharedObjects, SimulatedObjects
@@ -46,9 +46,15 @@ class EventLog:
         if not self.is_open:
             return
         t_ns = self._true_time.now_ns
+        lead_ns = self._clock.wall_lead_ns
+        wall_ms = (
+            self._clock.stamp_ms()
+            if lead_ns is None
+            else (t_ns + lead_ns) // NANOSECONDS_PER_MILLISECOND
+        )
         entries = self.entries
         n = len(entries)
-        entries.append((t_ns, self._clock.stamp_ms(), event))
+        entries.append((t_ns, wall_ms, event))
         for observer in self._book.observers[type(event)]:
             observer(self.node, self.incarnation, n, t_ns, event)
 
@@ -210,10 +216,10 @@ class SimulatedWorld:
         """Yield sometimes: for a few turns of this process, for long enough that answers of peers
         arrive, or for as long as a fault wants.
         """
-        if self._preemptions and (scheduled := self._preemptions.at(place)) is not None:
+        if self._preemptions.is_armed and (scheduled := self._preemptions.at(place)) is not None:
             await scheduled
             return
-        draw = self._draw_at(place)
+        draw = self._places[place] if place in self._places else self._open(place)
         if draw is None:
             return
         choice = draw.random()
@@ -234,16 +240,15 @@ class SimulatedWorld:
         Nothing else delays it: this place is on the path of every request, and draws would cost as
         much as the work.
         """
-        if self._preemptions and (scheduled := self._preemptions.at(place)) is not None:
+        if self._preemptions.is_armed and (scheduled := self._preemptions.at(place)) is not None:
             scheduled.add_done_callback(lambda _: work())
         else:
             work()
 
-    def _draw_at(self, place: YieldPoint) -> Random | None:
-        """Return the stream of a preemption point; None if it is inactive in this run."""
-        if place not in self._places:
-            is_active = (
-                stream(self._process.host.seed, "breathing", 1, place).random() < ACTIVE_SHARE
-            )
-            self._places[place] = self._process.random(f"breathe/{place}") if is_active else None
-        return self._places[place]
+    def _open(self, place: YieldPoint) -> Random | None:
+        """Return the stream of a preemption point that is used for the first time; None if it is
+        inactive in this run.
+        """
+        is_active = stream(self._process.host.seed, "breathing", 1, place).random() < ACTIVE_SHARE
+        draw = self._places[place] = self._process.random(f"breathe/{place}") if is_active else None
+        return draw
