@@ -173,7 +173,7 @@ def request_chunks(
 ) -> Chunks:
     """Build the frame of a request, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
-    if is_interpreted():
+    if route.is_interpreted:
         header = RequestHeader(
             request_api_key=api_key,
             request_api_version=api_version,
@@ -209,7 +209,7 @@ def request_chunks(
 def response_chunks(api_key: int, api_version: int, correlation_id: int, body: Message) -> Chunks:
     """Build the frame of a response, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
-    if is_interpreted():
+    if route.is_interpreted:
         header = ResponseHeader(correlation_id=correlation_id)
         return _sized(
             compiled(ResponseHeader, route.response_header_version).encode(header),
@@ -265,7 +265,9 @@ def decode_response_body(api_key: int, api_version: int, frame: bytes) -> Messag
     position = 4
     if route.response_header_version == 1:
         position = (
-            5 if frame[4:5] == NO_TAGS and not is_interpreted() else _behind_response_tags(frame)
+            5
+            if frame[4:5] == NO_TAGS and not route.is_interpreted
+            else _behind_response_tags(frame)
         )
     try:
         return route.response.decode(frame, position)[0]
@@ -288,6 +290,8 @@ class Route:
     pack_response: Callable[..., bytes] | None
     """Packs size, correlation id, header and body at once, if the response has a fixed size."""
     response_size: int
+    is_interpreted: bool
+    """Whether construct interprets its messages."""
 
 
 class Routes(dict[tuple[int, int], Route]):
@@ -344,6 +348,7 @@ def _route(
         response_holds_records=response.holds_records,
         pack_response=pack,
         response_size=0 if pack is None else len(frame(0, 0, response.cls())) - 4,
+        is_interpreted=is_interpreted(),
     )
 
 

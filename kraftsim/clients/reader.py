@@ -8,8 +8,9 @@ Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}, KI
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kraftsim.clients.cluster_connections import (
     Address,
@@ -60,8 +61,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Kafka's isolation levels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRecord:
+class ReadRecord(Struct, frozen=True, kw_only=True):
     """A record that was read. A null key or value is returned as empty."""
 
     topic: str

@@ -8,18 +8,25 @@ from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Verdict, Violation
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where and when an event was emitted; its line in the event log has the same fields."""
+class Envelope(msgspec.Struct, gc=False):
+    """Where and when an event was emitted; its line in the event log has the same fields.
+
+    Not frozen: several invariants note the id of one event, and it is built once.
+    """
 
     node: str
     incarnation: int
     n: int
     t_ns: int
+    _event_id: str = ""
 
     @property
     def event_id(self) -> str:
         """Return the id of the event, unique within its run."""
-        return f"{self.node}.{self.incarnation}.{self.n}"
+        known = self._event_id
+        if not known:
+            known = self._event_id = f"{self.node}.{self.incarnation}.{self.n}"
+        return known
 
 
 class Check(Protocol):

@@ -189,17 +189,20 @@ class Oracle:
         The checks of the kind are looked up once: this runs for every event of a simulation.
         """
         examines = tuple([check.examine for check in self._by_kind[kind]])
-        is_ambiguous = self._names.is_ambiguous
+        names = self._names
+        is_ambiguous = names.is_ambiguous
 
         def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-            if is_ambiguous(event):
+            if (names.has_deleted or kind is TopicDeleted) and is_ambiguous(event):
                 return
-            envelope = Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns)
-            found: tuple[Violation, ...] = ()
+            envelope = Envelope(node, incarnation, n, t_ns)
+            found: tuple[Violation, ...] | None = None
             for each in examines:
                 violation = each(envelope, event)
                 if violation is not None:
-                    found = (*found, violation)
+                    found = (*(found or ()), violation)
+            if found is None:
+                return
             for violation in found:
                 if self._ends_run[violation.invariant]:
                     report(violation)

@@ -237,13 +237,16 @@ class TopicNames:
 
     def __init__(self) -> None:
         self._deleted: dict[str, None] = {}
+        self.has_deleted = False
+        """Whether a topic was deleted; if not, no event is ambiguous."""
 
     def is_ambiguous(self, event: Event) -> bool:
         """Return whether an event is about a deleted topic; a deletion itself is not."""
         if type(event) is TopicDeleted:
             self._deleted[event.topic] = None
+            self.has_deleted = True
             return False
-        return bool(self._deleted) and getattr(event, "topic", "") in self._deleted
+        return self.has_deleted and getattr(event, "topic", "") in self._deleted
 
 
 def not_ambiguous(row: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from kraftsim.core.decision import Decision
 from kraftsim.events.event import Event
 from kraftsim.metadata.events import MetadataReverted
@@ -35,8 +37,7 @@ of this size.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendedOffsets:
+class AppendedOffsets(Struct, frozen=True, kw_only=True):
     """The offsets of the records of one decision; both ends are inclusive."""
 
     first_offset: int

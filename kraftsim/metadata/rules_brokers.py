@@ -6,9 +6,10 @@ Source: KIP-631, org.apache.kafka.controller.{BrokerHeartbeatManager, ClusterCon
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal, TimelineDict
@@ -49,8 +50,7 @@ class BrokerControlState(Enum):
     SHUTDOWN_NOW = "shutdown now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReply:
+class HeartbeatReply(Struct, frozen=True, kw_only=True):
     """The heartbeat response.
 
     A broker that must wait with its shutdown sends further heartbeats.
@@ -61,8 +61,7 @@ class HeartbeatReply:
     should_shut_down: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatTransition:
+class HeartbeatTransition(Struct, frozen=True, kw_only=True):
     """The input of a state transition: fields of the heartbeat, and state of the controller.
 
     is_caught_up: the broker has replayed its own registration. others_are_caught_up: all active

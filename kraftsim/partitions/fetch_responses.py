@@ -3,7 +3,8 @@ response, and down-conversion for Fetch 0 to 3.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.hosted_partition import HostedPartition
@@ -35,8 +36,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 NO_OFFSET = -1
 
 
-@dataclass(slots=True)
-class ReadTopic:
+class ReadTopic(Struct):
     """Partitions of a topic that are read; `name` is the topic's name when the request arrived."""
 
     name: str
@@ -45,8 +45,7 @@ class ReadTopic:
     partitions: list[FetchPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class SortedFetch:
+class SortedFetch(Struct):
     """The partitions to read, and the rows of those that are rejected, both in the order of the
     response.
     """

@@ -5,7 +5,8 @@ Source: kafka.cluster.Partition.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.topic_settings import TopicSettings
@@ -33,8 +34,7 @@ from protocol.records.record import MalformedBatch
 # Source: KIP-227 defines "unchanged".
 
 
-@dataclass(frozen=True, slots=True)
-class _UnchangedRow:
+class _UnchangedRow(Struct, frozen=True):
     asked: FetchPartition
     leader_state: LeaderState
     row: PartitionData

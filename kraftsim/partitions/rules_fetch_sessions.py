@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from msgspec import Struct
+
 from kraftsim.metadata.rules_topic_table import RandomSource
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -420,8 +422,7 @@ ReadKey = tuple[bytes, int]
 """Topic id, and partition number."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPlan:
+class FetchPlan(Struct, frozen=True):
     """The partitions of a request: all of them, or the added, changed and removed ones."""
 
     session_id: int

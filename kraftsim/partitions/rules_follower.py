@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpochs
 from protocol.errors import ErrorCode
 
@@ -20,8 +22,7 @@ from protocol.errors import ErrorCode
 # kafka.cluster.Partition.readRecords and fetchOffsetForTimestamp.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBounds:
+class ReadBounds(Struct, frozen=True, kw_only=True):
     """Read whole batches from the one with first_offset, up to end_offset (exclusive).
 
     Equal: nothing to read now.
@@ -90,8 +91,7 @@ class LogBounds(Protocol):
     epochs: LeaderEpochs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchWish:
+class FetchWish(Struct, frozen=True, kw_only=True):
     """The partition's fields in a Fetch request."""
 
     fetch_offset: int
@@ -107,8 +107,7 @@ class OffsetWish(Enum):
     EARLIEST = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(Struct, frozen=True):
     """Append the fetched batches (possibly none), then pass on the leader's high watermark and log
     start offset.
     """

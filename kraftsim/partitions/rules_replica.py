@@ -8,6 +8,8 @@ Source: kafka.cluster.Partition.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
+
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.events import (
     IsrChangeAsked,
@@ -30,8 +32,7 @@ from kraftsim.partitions.rules_replica_log import ReplicaLog
 from protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetch:
+class FollowerFetch(Struct, frozen=True):
     """The effects of a follower's Fetch: whether the high watermark advanced, and the proposed ISR
     change.
     """

@@ -549,9 +549,10 @@ class RaftNode:
                     queue.extend(replica.take_effects())
         if self._is_over:
             return
-        if replica.has_stopped:
+        if replica.quorum.is_stopping and replica.has_stopped:
             self._has_stopped.set()
-        self._arm(wake_ms)
+        if self._alarm is None or wake_ms < self._alarm_ms:
+            self._arm(wake_ms)
 
     def _carry_out(self, effect: do.Effect) -> None:
         """Execute an effect of log growth; checked first, because nearly all effects are of this
@@ -761,8 +762,6 @@ class RaftNode:
 
         An early alarm is harmless, so the alarm is only moved to an earlier time.
         """
-        if self._alarm is not None and self._alarm_ms <= wake_ms:
-            return
         self._disarm()
         now_ms = self.now_ms()
         if wake_ms - now_ms < FAR_MS:

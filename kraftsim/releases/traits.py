@@ -10,9 +10,9 @@ Source: the KIP or ticket of each trait.
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trait:
-    """A difference in behaviour.
+    """A difference in behaviour. It is equal to itself only, and so compared without a call.
 
     Exactly one of since_release ("3.6") and since_level ("3.0-IV0") is set; `why` is a KIP or a
     ticket.

@@ -361,8 +361,8 @@ class ServerConnection(asyncio.Protocol):
 
     def give(self, answer: Answer | Deferred, call: Call) -> None:
         """Process a response or a deferred response."""
-        if type(answer) is not Deferred:
-            self._put(cast(Answer, answer), call)
+        if not isinstance(answer, Deferred):
+            self._put(answer, call)
         elif answer.answer is not None:
             self._put(answer.answer, call)
         else:
@@ -588,7 +588,7 @@ class ServerConnection(asyncio.Protocol):
         self._shell.world.flush_events()
         self._unwritten_bytes = 0
         if len(out) == 1:
-            self._transport.write(cast(Chunk, out[0]))
+            self._transport.write(out[0])  # type: ignore[arg-type]  # a slice follows its head
         elif holds_slices(out):
             self._send(out)
         elif (

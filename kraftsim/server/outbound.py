@@ -312,7 +312,16 @@ class PeerConnection(asyncio.Protocol):
             self._arm(deadline)
         if self._frame_events and self._world is not None:
             self._world.emit(
-                self._frame_sent(api_key, version, correlation_id, sum(map(len, chunks)) - 4)
+                FrameSent(
+                    connection=self.number,
+                    peer=self._peer,
+                    api_key=api_key,
+                    api_version=version,
+                    correlation_id=correlation_id,
+                    is_response=False,
+                    size_bytes=sum(map(len, chunks)) - 4,
+                    link=self._link,
+                )
             )
         self._unsent.extend(chunks)
         if is_alone:
@@ -389,7 +398,18 @@ class PeerConnection(asyncio.Protocol):
         body = decode_response_body(request.api_key, version, frame)
         self._in_flight.popleft()
         if self._frame_events and self._world is not None:
-            self._world.emit(self._frame_received(request, len(frame)))
+            self._world.emit(
+                FrameReceived(
+                    connection=self.number,
+                    peer=self._peer,
+                    api_key=request.api_key,
+                    api_version=request.api_version,
+                    correlation_id=correlation_id,
+                    is_response=True,
+                    size_bytes=len(frame),
+                    link=self._link,
+                )
+            )
         request.on_answer(body)
 
     async def _negotiate(self) -> None:
@@ -515,32 +535,6 @@ class PeerConnection(asyncio.Protocol):
                 )
             )
         return NotEncodable(f"{API_NAMES[api_key]} cannot be encoded: {reason}")
-
-    def _frame_sent(
-        self, api_key: int, api_version: int, correlation_id: int, size_bytes: int
-    ) -> FrameSent:
-        return FrameSent(
-            connection=self.number,
-            peer=self._peer,
-            api_key=api_key,
-            api_version=api_version,
-            correlation_id=correlation_id,
-            is_response=False,
-            size_bytes=size_bytes,
-            link=self._link,
-        )
-
-    def _frame_received(self, request: InFlight, size_bytes: int) -> FrameReceived:
-        return FrameReceived(
-            connection=self.number,
-            peer=self._peer,
-            api_key=request.api_key,
-            api_version=request.api_version,
-            correlation_id=request.correlation_id,
-            is_response=True,
-            size_bytes=size_bytes,
-            link=self._link,
-        )
 
 
 def answer_future() -> tuple["asyncio.Future[Message]", OnAnswer]:

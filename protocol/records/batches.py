@@ -135,9 +135,11 @@ class RecordBatch:
         "batch_length",
         "buffer",
         "crc",
+        "last_offset",
         "last_offset_delta",
         "magic",
         "max_timestamp",
+        "next_offset",
         "partition_leader_epoch",
         "position",
         "producer_epoch",
@@ -159,6 +161,12 @@ class RecordBatch:
     producer_epoch: int
     base_sequence: int
     record_count: int
+    last_offset: int
+    """Offset of the last record the batch was built with; compaction may have removed that
+    record.
+    """
+    next_offset: int
+    """The first offset after this batch."""
 
     def __init__(self, buffer: Bytes, position: int = 0) -> None:
         if len(buffer) < position + HEADER_SIZE_BYTES:
@@ -178,6 +186,8 @@ class RecordBatch:
             self.base_sequence,
             self.record_count,
         ) = HEADER.unpack_from(buffer, position)
+        self.last_offset = last_offset = self.base_offset + self.last_offset_delta
+        self.next_offset = last_offset + 1
         self.buffer = buffer
         self.position = position
         self.size_bytes = size_bytes = self.batch_length + LENGTH_OVERHEAD_BYTES
@@ -193,18 +203,6 @@ class RecordBatch:
             raise TornBatch(
                 f"{size_bytes} bytes announced, {len(buffer) - position} are there", position
             )
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last record the batch was built with; compaction may have removed that
-        record.
-        """
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        """The first offset after this batch."""
-        return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
