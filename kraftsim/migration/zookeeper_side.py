@@ -163,43 +163,63 @@ class ZookeeperSide:
         return await ZnodeReader(self.client).everything()
 
     async def write(self, claim: Claim, operations: Sequence[ZnodeOperation]) -> Claim:
-        """Execute operations; each increments the version of /migration."""
-        if not operations:
-            return claim
-        writer = MigrationWriter(
-            self.client,
-            epoch_version=claim.controller_epoch_version,
-            migration_version=claim.migration_version,
-        )
+        """Execute operations; each increments the version of /migration.
+
+        If the response to one was lost it is executed again, with the version that it gave to
+        /migration.
+        """
         for operation in operations:
-            await writer.carry_out(operation, claim.znode.build())
-        return replace(claim, migration_version=writer.migration_version)
+            while True:
+                writer = MigrationWriter(
+                    self.client,
+                    epoch_version=claim.controller_epoch_version,
+                    migration_version=claim.migration_version,
+                )
+                try:
+                    await writer.carry_out(operation, claim.znode.build())
+                except MigrationConflict as conflict:
+                    claim = await self._own(claim, conflict)
+                else:
+                    claim = replace(claim, migration_version=writer.migration_version)
+                    break
+        return claim
 
     async def move(self, claim: Claim) -> Claim:
-        """Write the claim's state to /migration."""
-        asked: list[Asked] = [
-            check_request(CONTROLLER_EPOCH, claim.controller_epoch_version),
-            set_request(MIGRATION, claim.znode.build(), claim.migration_version),
-        ]
-        try:
-            results = await retried(self.client, asked)
-        except ZookeeperRefused as refused:
-            if refused.path == MIGRATION and refused.error == ZookeeperError.BAD_VERSION:
-                return await self._moved_after_all(claim)
-            raise
-        stat = results[1][1]
-        assert isinstance(stat, StatResponse), "a setData request returns a Stat"
-        return replace(claim, migration_version=stat.stat.version)
+        """Write the claim's state to /migration, again if the response to a write was lost."""
+        while True:
+            asked: list[Asked] = [
+                check_request(CONTROLLER_EPOCH, claim.controller_epoch_version),
+                set_request(MIGRATION, claim.znode.build(), claim.migration_version),
+            ]
+            try:
+                results = await retried(self.client, asked)
+            except ZookeeperRefused as refused:
+                if refused.path != MIGRATION or refused.error != ZookeeperError.BAD_VERSION:
+                    raise
+                conflict = MigrationConflict(
+                    f"{MIGRATION} no longer has version {claim.migration_version}"
+                )
+                claim = await self._own(claim, conflict)
+                continue
+            stat = results[1][1]
+            assert isinstance(stat, StatResponse), "a setData request returns a Stat"
+            return replace(claim, migration_version=stat.stat.version)
 
-    async def _moved_after_all(self, claim: Claim) -> Claim:
-        """Return the claim if the write succeeded but its response was lost; raise if another
-        controller has written.
+    async def _own(self, claim: Claim, conflict: MigrationConflict) -> Claim:
+        """Return the claim with the present version of /migration, if this controller wrote it: a
+        write succeeded, and its response was lost. No other controller can do so now, because each
+        write checks the controller epoch, too.
+
+        Raises the conflict if another controller has written it.
         """
         data, stat = await self.client.get(MIGRATION)
-        if data != claim.znode.build():
-            raise MigrationConflict(
-                f"{MIGRATION} is at version {stat.version}, and another controller wrote it"
-            )
+        found, own = MigrationZnode.parse(data or b""), claim.znode
+        is_own = (found.kraft_controller_id, found.kraft_controller_epoch) == (
+            own.kraft_controller_id,
+            own.kraft_controller_epoch,
+        )
+        if not is_own or stat.version == claim.migration_version:
+            raise conflict
         return replace(claim, migration_version=stat.version)
 
     async def _create_migration(self) -> None:
