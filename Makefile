@@ -121,7 +121,7 @@ oracle: setup ## Check every conformance requirement on Apache Kafka 3.9 and the
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
 
 migration: setup ## Migrate an Apache Kafka broker with a kraftsim controller and with its own, and compare both field by field
-	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py tests/apache_kafka/test_migration_on_apache_zookeeper.py $(ARGS)
+	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py tests/apache_kafka/test_migration_on_apache_zookeeper.py tests/apache_kafka/test_second_migration.py $(ARGS)
 
 clients: setup ## Test many client versions against every release and Apache Kafka: reference/client-matrix.md; ARGS="--lines 4.4" for a part
 	$(BIN)/python -m tests.clients.versions.matrix $(ARGS)

@@ -4,7 +4,7 @@ are never compared.
 A run has one metadata log, until its operator formats a new quorum of controllers (after a
 migration that was rolled back): a log that begins at offset 0 again, in epochs that begin again.
 `MetadataLogBegun` separates them. An invariant that holds for each metadata log by itself declares
-`within_metadata_log`, and neither its check nor its SQL sees more than one: the check is made anew
+`within_metadata_log`, and neither its check nor its SQL sees more than one: the check is made again
 for each log, and to the SQL each log is a run of its own. The keys of violations in a later log
 have a suffix.
 """

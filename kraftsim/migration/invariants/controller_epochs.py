@@ -2,7 +2,7 @@
 
 Brokers refuse requests of an earlier controller by its epoch. A broker that is elected, and a KRaft
 controller that claims /controller, set /controller_epoch one higher. A metadata log that begins
-anew has epochs that begin anew: the controller epoch must not.
+at offset 0 again has epochs that begin again: the controller epoch must not.
 Source: KIP-866, kafka.zk.KafkaZkClient.tryRegisterKRaftControllerAsActiveController.
 """
 
