@@ -33,6 +33,7 @@ class TopicSettings:
     wait for the flush.
 
     `converts_down`: clients of message formats 0 and 1 are served by down-conversion.
+    `replica_count` is that of the partition, which bounds min.insync.replicas.
     """
 
     rules: AppendRules
@@ -42,6 +43,7 @@ class TopicSettings:
     cleaning: CleaningRules = field(default_factory=CleaningRules)
     converts_down: bool = True
     tiering: TieringRules = NOT_TIERED
+    replica_count: int = 1
 
 
 def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
@@ -99,6 +101,7 @@ def settings_of(
         cleaning=cleaning_rules(configs),
         converts_down=converts_down(configs),
         tiering=tiering_rules(configs, is_enabled=has_remote_store),
+        replica_count=replica_count,
     )
 
 

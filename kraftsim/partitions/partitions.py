@@ -340,6 +340,8 @@ class Partitions:
             return
         if hosted is None or hosted.topic_id != topic.topic_id:
             return  # it could not be opened
+        if len(registered.replicas) != hosted.settings.replica_count:
+            self._use_settings(image, hosted, registered)
         self._report_directory(image, hosted, registered)
         await self._apply_role(image, hosted, registered)
         self._on_changed(key)
@@ -385,15 +387,10 @@ class Partitions:
             replicas=registered.replicas,
             isr=registered.isr,
         )
-        rules = LeaderRules(
-            lag_max_ms=self._config.replica_lag_time_max_ms,
-            min_in_sync=hosted.settings.rules.min_in_sync_replicas,
-            waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
-        )
         if hosted.replica.lead(
             leader_and_isr,
             now_ms=self._world.clock.wall_ms(),
-            rules=rules,
+            rules=self._leader_rules(hosted),
             eligible=self._replication.is_eligible,
         ):
             self._new_leaderships.append(hosted)
@@ -425,13 +422,30 @@ class Partitions:
             if registered is not None and (
                 concerns_all or (TOPIC_RESOURCE, hosted.topic) in changed
             ):
-                hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
-                hosted.replica.rules = hosted.settings.rules
+                self._use_settings(image, hosted, registered)
                 hosted.log.roll_by(hosted.settings.segments)
                 if hosted.tier(hosted.settings.tiering.is_tiered):
                     self.on_tiering(hosted)
             if concerns_all:
                 hosted.replica.producer_state.use_policy(self._producer_policy(image))
+
+    def _use_settings(
+        self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration
+    ) -> None:
+        """Apply the configs of the topic to appends, and to the high watermark if this broker leads
+        (Partition.effectiveMinIsr).
+        """
+        hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
+        hosted.replica.rules = hosted.settings.rules
+        if hosted.replica.leader_state is not None:
+            hosted.replica.leader_state.rules = self._leader_rules(hosted)
+
+    def _leader_rules(self, hosted: HostedPartition) -> LeaderRules:
+        return LeaderRules(
+            lag_max_ms=self._config.replica_lag_time_max_ms,
+            min_in_sync=hosted.settings.rules.min_in_sync_replicas,
+            waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
+        )
 
     def _producer_policy(self, image: MetadataImage) -> ProducerStatePolicy:
         return self._parts.producer_policy(self._config, broker_settings(self._config, image))
