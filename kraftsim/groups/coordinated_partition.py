@@ -16,7 +16,7 @@ from kraftsim.groups.rules_offsets import NO_OFFSET, Append, Effect, GroupReply,
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import GroupAnswer, GroupMoment
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
+from kraftsim.partitions.rules_append import ALL_REPLICAS
 from kraftsim.server.pump import Pump
 from kraftsim.world.interface import Clock
 from protocol.errors import ErrorCode
@@ -145,14 +145,25 @@ class CoordinatedPartition:
                 assert_never(effect)
 
     def _append(self, append: Append) -> None:
-        """Append records; the result is reported once all in-sync replicas have them.
+        """Append records, or none; the result is reported once all in-sync replicas have them, and
+        what was appended before.
 
-        Tombstones, whose result is not awaited, are appended however few replicas are in sync: else
-        what was deleted would come back with the next coordinator
-        (GroupMetadataManager.cleanupGroupMetadata: requiredAcks = 0).
+        Too few replicas in sync refuse the append up to 3.9, except for tombstones, whose result is
+        not awaited: else what was deleted would come back with the next coordinator
+        (GroupMetadataManager.cleanupGroupMetadata: requiredAcks = 0). CoordinatorRuntime appends
+        (CoordinatorPartitionWriter: requiredAcks = 1), and the wait for the high watermark times
+        out.
         """
         token, producer = append.token, append.producer
-        acks = LEADER_ONLY if append.holds_already or token is None else ALL_REPLICAS
+        if not append.records:
+            assert token is not None, "what appends nothing waits for what was appended before"
+            end_offset = self.hosted.replica.log_end_offset
+            self._await_replicas(token, end_offset, end_offset)
+            return
+        is_written_anyway = (
+            append.holds_already or token is None or self.shard.has_coordinator_runtime
+        )
+        acks = LEADER_ONLY if is_written_anyway else ALL_REPLICAS
         outcome = self._log.append(
             self.hosted, self._batch(append), acks, None if producer is None else producer.guard
         )
@@ -163,15 +174,15 @@ class CoordinatedPartition:
         if isinstance(outcome, Refusal):
             self._on_stored(token, outcome.error, NO_OFFSET)
             return
-        self._await_replicas(token, outcome)
+        self._await_replicas(token, outcome.first_offset, outcome.last_offset + 1)
 
-    def _await_replicas(self, token: int, appended: AppendDecision) -> None:
+    def _await_replicas(self, token: int, first_offset: int, required_offset: int) -> None:
         def on_end(error: ErrorCode) -> None:
-            self._on_stored(token, error, appended.first_offset)
+            self._on_stored(token, error, first_offset)
             if error is ErrorCode.REQUEST_TIMED_OUT and self.shard.is_awaited(token):
-                self._await_replicas(token, appended)
+                self._await_replicas(token, first_offset, required_offset)
 
-        self._log.when_replicated(self.hosted, appended.last_offset + 1, on_end)
+        self._log.when_replicated(self.hosted, required_offset, on_end)
 
     def _batch(self, append: Append) -> RecordBatch:
         """Build a batch.

@@ -281,6 +281,11 @@ class GroupParts(Protocol):
         ...
 
     @property
+    def share_groups_first(self) -> bool:
+        """Whether DeleteGroups looks for share groups first."""
+        ...
+
+    @property
     def members_may_rejoin(self) -> bool:
         """Whether a member may rejoin without having left."""
         ...
@@ -324,6 +329,8 @@ def group_settings(config: NodeConfig, parts: GroupParts) -> GroupSettings:
         consumer_migration_policy=config.group_consumer_migration_policy
         or (BIDIRECTIONAL if parts.has_consumer_groups else DISABLED),
         makes_group_unjudged=not parts.has_consumer_groups,
+        share_groups_first=parts.share_groups_first,
+        has_coordinator_runtime=parts.has_consumer_groups or may_serve_consumers(config, parts),
     )
 
 

@@ -149,7 +149,7 @@ class Committing:
                 if group.is_dead:
                     break
                 if not stored.is_replicated:
-                    if stored.error is not ErrorCode.REQUEST_TIMED_OUT:
+                    if not stored.may_follow:
                         group.offsets.fail(partition, offset)
                     continue
                 placed = placed_at(offset, stored.base_offset + index)
@@ -319,7 +319,7 @@ class TransactionalCommitting:
                 if group.is_dead:
                     break
                 if not stored.is_replicated:
-                    if stored.error is not ErrorCode.REQUEST_TIMED_OUT:
+                    if not stored.may_follow:
                         group.offsets.fail_of_producer(producer_id, partition, offset)
                     continue
                 placed = placed_at(offset, stored.base_offset + index)

@@ -498,11 +498,14 @@ OF_OFFSETS: Final = {
 
 OF_CHANGES: Final = {
     **OF_EVERY_STORE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.NONE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""org.apache.kafka.coordinator.group.GroupCoordinatorService.handleOperationException."""
+"""CoordinatorOperationExceptionHelper.handleOperationException; CoordinatorRuntime waits for the
+high watermark, and does not look at the ISR again.
+"""
 REPLICATED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """The result of an append that is replicated to all in-sync replicas."""
 
@@ -542,6 +545,7 @@ class Append(Struct, frozen=True):
     there is one.
 
     With a token, report the result with `Outbox.stored`; with None the result is not awaited.
+    Without records, report once everything that was appended before is replicated.
     """
 
     records: tuple[CoordinatorRecord, ...]
@@ -562,7 +566,8 @@ class Stored(Struct, frozen=True):
     first record; else the error.
 
     `is_replicated`: the records are committed, possibly with an error, too: the ISR has shrunk
-    below min.insync.replicas. `is_late`: the request has already failed with a timeout.
+    below min.insync.replicas. `may_follow`: it has timed out, and may be replicated later.
+    `is_late`: the request has already failed with a timeout.
     """
 
     error: ErrorCode
@@ -570,6 +575,7 @@ class Stored(Struct, frozen=True):
     now: GroupMoment
     is_replicated: bool = False
     is_late: bool = False
+    may_follow: bool = False
 
 
 OnStored = Callable[[Stored], None]
@@ -587,7 +593,8 @@ class Awaited(Struct):
 class Outbox:
     """Effects in order, and the callback of each append."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset_errors: Mapping[ErrorCode, ErrorCode] = OF_OFFSETS) -> None:
+        self._offset_errors = offset_errors
         self._effects: list[Effect] = []
         self._waiting: dict[int, Awaited] = {}
         self._token_count = 0
@@ -611,7 +618,9 @@ class Outbox:
         """Append the records of offsets, and call `on_stored` with the result; possibly twice, as a
         timed-out append may still succeed.
         """
-        self._store(records, Awaited(on_stored, OF_OFFSETS, outlasts_answer=True), producer)
+        self._store(
+            records, Awaited(on_stored, self._offset_errors, outlasts_answer=True), producer
+        )
 
     def store_changes(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
         """Append changes that are already applied in memory, and call `on_stored` with the result;
@@ -657,6 +666,7 @@ class Outbox:
             now=stored.now,
             is_replicated=stored.error in REPLICATED,
             is_late=is_late,
+            may_follow=stored.error is ErrorCode.REQUEST_TIMED_OUT,
         )
         waiting.on_stored(result)
 

@@ -13,7 +13,6 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
 from kraftsim.groups.rules_classic_group import (
-    CONSUMER_PROTOCOL,
     NO_STATE_TIMESTAMP,
     ClassicGroup,
     GroupState,
@@ -35,10 +34,8 @@ from kraftsim.groups.rules_consumer_group_records import KEYS as CONSUMER_KEYS
 from kraftsim.groups.rules_consumer_group_records import (
     Change,
     MemberEvents,
-    group_tombstone,
     group_tombstones,
     group_value,
-    offset_tombstone,
     read_offset,
     replay_change,
     restore_group,
@@ -51,18 +48,18 @@ from kraftsim.groups.rules_consumer_groups import (
     members_of_classic,
     tombstones_of,
 )
+from kraftsim.groups.rules_deletions import Deletions
 from kraftsim.groups.rules_offsets import (
+    OF_CHANGES,
+    OF_OFFSETS,
     CommittedOffset,
-    CoordinatorRecord,
     Effect,
     GroupOffsets,
     OffsetEvents,
     OffsetHolder,
     Outbox,
-    RemovalReason,
     Stored,
     TopicPartition,
-    coordinator_record,
     discard,
 )
 from kraftsim.groups.rules_rebalance import Joining, JoinInput, Membership, Rebalance, SyncInput
@@ -117,11 +114,12 @@ class GroupShard:
         emit: Callable[[Event], None] = discard,
         topics: TopicsView | None = None,
     ) -> None:
+        self.number = number
         self._events = events = OffsetEvents(emit, number)
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """Groups of the consumer protocol (KIP-848). A name is in one of the two maps only."""
-        self._outbox = Outbox()
+        self._outbox = Outbox(OF_CHANGES if settings.has_coordinator_runtime else OF_OFFSETS)
         """What the parts of the shard have to do for the present input; empty between inputs."""
         self.timers = Timers()
         self._settings = settings
@@ -145,9 +143,17 @@ class GroupShard:
             admit=self._create_consumers,
             to_classic=self._downgrade,
         )
+        self._deletions = Deletions(
+            settings, self._outbox, events, self.groups, self.consumer_groups
+        )
         self._classic_members = ClassicMembers(
             settings, self._outbox, self.timers, self._topics, self._consumers, self._to_classic
         )
+
+    @property
+    def has_coordinator_runtime(self) -> bool:
+        """Whether groups are written as by CoordinatorRuntime."""
+        return self._settings.has_coordinator_runtime
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """Return a group of either protocol."""
@@ -157,6 +163,16 @@ class GroupShard:
         """Yield the groups of both protocols."""
         yield from list(self.groups.values())
         yield from list(self.consumer_groups.values())
+
+    def seen(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return a group as readers see it: until its tombstone is replicated, as it was before."""
+        return self._deletions.seen_group(group_id) or self.find(group_id)
+
+    def all_seen(self) -> Iterator[ClassicGroup | ConsumerGroup]:
+        """Yield the groups that readers see."""
+        deleted = {group.group_id: group for group in self._deletions.seen_groups()}
+        yield from deleted.values()
+        yield from (group for group in self.all() if group.group_id not in deleted)
 
     # Members
     # ----------------------------------------------------------------------------------------------
@@ -434,16 +450,23 @@ class GroupShard:
     ) -> list[FoundOffset]:
         """Return the committed offsets of partitions, or (None) of all partitions that have one."""
         group = self.find(group_id)
+        deleted = self._deletions.seen_offsets(group_id)
         if group is None or group.is_dead:
-            return [FoundOffset(partition, None) for partition in partitions or ()]
-        offsets = group.offsets
+            return [
+                FoundOffset(partition, deleted.get(partition))
+                for partition in (deleted if partitions is None else partitions)
+            ]
+        committed = group.offsets.committed
+        seen = {**committed, **deleted} if deleted else committed
         found = [
             FoundOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if self.withholds(group, partition, require_stable=require_stable)
-            else FoundOffset(partition, offsets.committed.get(partition))
-            for partition in (list(offsets.committed) if partitions is None else partitions)
+            else FoundOffset(partition, seen.get(partition))
+            for partition in (list(seen) if partitions is None else partitions)
         ]
         for each in found:
+            if each.partition in deleted:
+                continue  # whether it is deleted is not decided before its tombstone is replicated
             self._events.returned(
                 group_id, each.partition, each.offset, each.error, require_stable=require_stable
             )
@@ -457,135 +480,32 @@ class GroupShard:
         """
         return require_stable and group.offsets.is_unstable(partition)
 
-    def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition], now: GroupMoment
-    ) -> tuple[list[ErrorCode] | ErrorCode, list[Effect]]:
-        """Delete offsets of topics without subscribers; return one error for each partition, or one
-        for the request (OffsetDelete).
-        """
-        group = self.find(group_id)
-        if group is None or group.is_dead:
-            return ErrorCode.GROUP_ID_NOT_FOUND, []
-        errors = [ErrorCode.NONE] * len(partitions)
-        if isinstance(group, ConsumerGroup):
-            read = [group.is_subscribed_to(topic) for topic, _ in partitions]
-            errors = [
-                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
-                for is_read in read
-            ]
-        elif not group.is_in(GroupState.EMPTY):
-            if group.protocol_type != CONSUMER_PROTOCOL:
-                return ErrorCode.NON_EMPTY_GROUP, []
-            topics = group.subscribed_topics
-            errors = [
-                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                if topics is None or topic in topics
-                else ErrorCode.NONE
-                for topic, _ in partitions
-            ]
-        self._forget(
-            group,
-            [
-                partition
-                for partition, error in zip(partitions, errors, strict=True)
-                if error is ErrorCode.NONE
-            ],
-            now,
-            RemovalReason.REQUESTED,
-        )
-        return errors, self._outbox.take()
-
-    # Whole groups
+    # Deletions
     # ----------------------------------------------------------------------------------------------
 
-    def delete(self, group_id: str, now: GroupMoment) -> tuple[ErrorCode, list[Effect]]:
-        """Delete a group without members, with its offsets (DeleteGroups)."""
-        group = self.find(group_id)
-        if group is None or group.is_dead:
-            return ErrorCode.GROUP_ID_NOT_FOUND, []
-        if not _is_empty(group):
-            return ErrorCode.NON_EMPTY_GROUP, []
-        if isinstance(group, ConsumerGroup):
-            group.is_over = True
-        else:
-            group.enter(GroupState.DEAD, now.wall_ms)
-        self._forget(group, group.offsets.known(), now, RemovalReason.REQUESTED)
-        return ErrorCode.NONE, self._outbox.take()
+    def delete_offsets(
+        self, waiter: int, group_id: str, partitions: Sequence[TopicPartition], now: GroupMoment
+    ) -> list[Effect]:
+        """Reply with a DeletionAnswer (OffsetDelete)."""
+        self._deletions.delete_offsets(waiter, group_id, partitions, now)
+        return self._outbox.take()
+
+    def delete_groups(
+        self, waiter: int, group_ids: Sequence[str], now: GroupMoment
+    ) -> list[Effect]:
+        """Reply with a DeletionAnswer (DeleteGroups)."""
+        self._deletions.delete_groups(waiter, group_ids, now)
+        return self._outbox.take()
 
     def expire_offsets(self, now: GroupMoment) -> list[Effect]:
         """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
-        for group in self.all():
-            self._forget(group, self._expired(group, now.wall_ms), now, RemovalReason.EXPIRED)
-            if (
-                isinstance(group, ConsumerGroup)
-                and not group.members
-                and group.offsets.is_empty
-                and not group.is_over
-            ):
-                group.is_over = True
-                self._forget(group, (), now, RemovalReason.EXPIRED)
+        self._deletions.expire(now)
         return self._outbox.take()
 
     def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> list[Effect]:
         """Delete the offsets of deleted topics."""
-        for group in self.all():
-            self._forget(
-                group,
-                [partition for partition in group.offsets.known() if not is_there(partition[0])],
-                now,
-                RemovalReason.TOPIC_DELETED,
-            )
+        self._deletions.forget_topics(is_there, now)
         return self._outbox.take()
-
-    def _expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
-        retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
-        if isinstance(group, ConsumerGroup):
-            kept = frozenset(
-                name for member in group.members.values() for name in group.topics_of(member)
-            )
-            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=kept)
-        if group.protocol_type is None:
-            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=frozenset())
-        if group.is_in(GroupState.EMPTY):
-            since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
-            return offsets.expired(now_ms, retention_ms, since_ms=since_ms, kept_topics=frozenset())
-        if group.is_in(GroupState.STABLE) and group.subscribed_topics is not None:
-            return offsets.expired(
-                now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics
-            )
-        return []
-
-    def _forget(
-        self,
-        group: ClassicGroup | ConsumerGroup,
-        partitions: Sequence[TopicPartition],
-        now: GroupMoment,
-        reason: RemovalReason,
-    ) -> None:
-        """Delete offsets, and the group if it becomes empty; the tombstones are not awaited."""
-        forgotten = group.offsets.forget(partitions)
-        records: list[CoordinatorRecord] = [
-            offset_tombstone(group.group_id, partition) for partition in forgotten
-        ]
-        for partition in forgotten:
-            self._events.deleted(group.group_id, partition, reason)
-        if isinstance(group, ConsumerGroup):
-            if group.is_over:
-                del self.consumer_groups[group.group_id]
-                self._events.removed(group.group_id, reason)
-                records += [
-                    coordinator_record(*change) for change in group_tombstones(group.group_id)
-                ]
-        else:
-            if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
-                group.enter(GroupState.DEAD, now.wall_ms)
-            if group.is_dead:
-                del self.groups[group.group_id]
-                self._events.removed(group.group_id, reason)
-                if group.generation_id > 0:
-                    records.append(group_tombstone(group.group_id))
-        if records:
-            self._outbox.write(records)
 
     # Timers
     # ----------------------------------------------------------------------------------------------
@@ -775,7 +695,3 @@ class GroupShard:
         self.groups.clear()
         self.consumer_groups.clear()
         return self._outbox.take()
-
-
-def _is_empty(group: ClassicGroup | ConsumerGroup) -> bool:
-    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)

@@ -65,6 +65,15 @@ class CommitAnswer(Struct, frozen=True):
     errors: tuple[ErrorCode, ...]
 
 
+class DeletionAnswer(Struct, frozen=True):
+    """The result of a deletion for each group or partition, in the order of the request; or one
+    `error` for the whole request.
+    """
+
+    errors: tuple[ErrorCode, ...]
+    error: ErrorCode = ErrorCode.NONE
+
+
 class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
     """The heartbeat response of a consumer group.
 
@@ -79,7 +88,7 @@ class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
     assigned: Mapping[bytes, tuple[int, ...]] | None = None
 
 
-GroupAnswer = JoinAnswer | SyncAnswer | CommitAnswer | HeartbeatAnswer
+GroupAnswer = JoinAnswer | SyncAnswer | CommitAnswer | DeletionAnswer | HeartbeatAnswer
 
 
 # --------------------------------------------------------------------------------------------------
@@ -133,6 +142,15 @@ class GroupSettings:
     makes_group_unjudged: bool = True
     """Whether an unknown group is created for a transactional commit before the commit is validated
     (up to 3.9).
+    """
+    share_groups_first: bool = False
+    """Whether DeleteGroups waits for everything that was written before it deletes a group (since
+    4.1): an earlier operation looks for share groups.
+    """
+    has_coordinator_runtime: bool = False
+    """Whether groups are written as by CoordinatorRuntime (since 4.0): however few replicas are in
+    sync, and answered once the high watermark is behind the records, of deletions too. Until then
+    readers see what was there before a deletion.
     """
 
     def may_assign(self, assigned_ms: int, now_ms: int) -> bool:

@@ -28,6 +28,7 @@ from kraftsim.releases.traits import (
     PRE_VOTE,
     READERS_STAND_AT_BATCHES,
     REFUSES_SHARE_KEYS,
+    SHARE_GROUPS_FIRST,
     SHUTDOWN_AT_REGISTRATION,
     TRANSACTIONS_HAVE_EPOCHS,
     TWO_PHASE_COMMIT_RIGHT,
@@ -159,7 +160,12 @@ R4_1 = R4_0.followed_by(
         ApiKey.FETCH: (4, 18),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     },
-    gained=(FORGETS_BEGINNINGS, PARSES_SHARE_KEYS, TWO_PHASE_COMMIT_RIGHT),
+    gained=(
+        FORGETS_BEGINNINGS,
+        PARSES_SHARE_KEYS,
+        SHARE_GROUPS_FIRST,
+        TWO_PHASE_COMMIT_RIGHT,
+    ),
 )
 
 R4_2 = R4_1.followed_by(

@@ -303,6 +303,15 @@ MEMBERS_TAKE_BACK = Trait(
 (before: in the next one).
 """
 
+SHARE_GROUPS_FIRST = Trait(
+    name="share-groups-first",
+    since_release="4.1",
+    why="GroupCoordinatorService.deleteShareGroups; classes of 4.0.2, 4.1.2 and 4.4.0",
+)
+"""DeleteGroups looks for share groups first, and deletes no group before everything that was
+written to the coordinator's partition earlier is replicated (before: it deletes at once).
+"""
+
 MEMBERS_REJOIN = Trait(
     name="members-come-anew",
     since_release="4.2",

@@ -90,6 +90,7 @@ from kraftsim.releases.traits import (
     PUBLISHES_REMOTE_SEGMENTS_FIRST,
     READERS_STAND_AT_BATCHES,
     RETRIABLE_BLOCK_TIMEOUT,
+    SHARE_GROUPS_FIRST,
     SHUTDOWN_AT_REGISTRATION,
     SNAPSHOT_OF_EVERY_SEGMENT,
     TRANSACTIONS_HAVE_EPOCHS,
@@ -168,6 +169,7 @@ class Parts:
     migration_state_policy: MigrationStatePolicy
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
+    share_groups_first: bool
     members_may_rejoin: bool
     members_take_back: bool
     delays_assignments: bool
@@ -245,6 +247,7 @@ class Parts:
             else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
+            share_groups_first=release.has(SHARE_GROUPS_FIRST),
             members_may_rejoin=release.has(MEMBERS_REJOIN),
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),

@@ -22,6 +22,7 @@ from kraftsim.groups.rules_offsets import (
 from kraftsim.groups.rules_rebalance import JoinInput, SyncInput
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import (
+    DeletionAnswer,
     GroupAnswer,
     GroupMoment,
     GroupSettings,
@@ -71,10 +72,11 @@ class GroupsHarness:
                 continue
             assert isinstance(effect, Append)
             first_offset = len(self.records)
-            self.records += effect.records
-            self.log.append(
-                batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer))
-            )
+            if effect.records:
+                self.records += effect.records
+                self.log.append(
+                    batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer))
+                )
             if effect.token is not None:
                 self.held.append((effect.token, first_offset))
                 if not self.holds_back:
@@ -234,6 +236,24 @@ class GroupsHarness:
         )
         self.settle(self.shard.commit_in_transaction(self._waiters, asked, self.now))
         return self._waiters
+
+    def delete_offset(self, partition: int = 0) -> int:
+        """Delete the offset of a partition of topic t; return the number of the response."""
+        self._waiters += 1
+        self.settle(self.shard.delete_offsets(self._waiters, GROUP, [("t", partition)], self.now))
+        return self._waiters
+
+    def delete_group(self, *more: str) -> int:
+        """Delete the group, and others; return the number of the response."""
+        self._waiters += 1
+        self.settle(self.shard.delete_groups(self._waiters, [GROUP, *more], self.now))
+        return self._waiters
+
+    def deleted(self, waiter: int) -> list[ErrorCode] | ErrorCode:
+        """The errors of a deletion, or the one of the whole request."""
+        answer = self.answers[waiter]
+        assert isinstance(answer, DeletionAnswer)
+        return list(answer.errors) if answer.error is ErrorCode.NONE else answer.error
 
     def end_transaction(self, *, commits: bool, producer_id: int = PRODUCER_ID) -> None:
         """Write the marker of a producer's transaction."""

@@ -321,9 +321,9 @@ def test_empty_group_changes_type_and_keeps_offsets_after_failover(
 
 def test_deleted_group_stays_deleted_after_failover(harness: ConsumersHarness) -> None:
     harness.join("a")
-    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NON_EMPTY_GROUP
+    assert harness.deleted(harness.delete_group()) == [ErrorCode.NON_EMPTY_GROUP]
     harness.ask("a", -1)
-    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NONE
+    assert harness.deleted(harness.delete_group()) == [ErrorCode.NONE]
     assert not harness.shard.consumer_groups and not harness.replayed_again().shard.consumer_groups
 
 

@@ -5,6 +5,7 @@ Source: KIP-98, KIP-211, KIP-447, KIP-496.
 
 import pytest
 
+from kraftsim.groups.rules_classic_group import GroupState
 from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, GroupsHarness
@@ -169,16 +170,90 @@ def test_deleted_offsets_and_groups_stay_deleted_after_failover() -> None:
     harness.stable("1")
     for partition in (0, 1):
         harness.commit(5, member_id="c-1", generation_id=1, partition=partition)
-    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NON_EMPTY_GROUP
+    assert harness.deleted(harness.delete_group()) == [ErrorCode.NON_EMPTY_GROUP]
     harness.leave("c-1")
-    assert harness.settled(harness.shard.delete_offsets(GROUP, [("t", 0)], harness.now)) == [
-        ErrorCode.NONE
-    ]
+    assert harness.deleted(harness.delete_offset()) == [ErrorCode.NONE]
     other = harness.reloaded()
     assert [(each.committed(0), each.committed(1)) for each in (harness, other)] == [(None, 5)] * 2
-    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NONE
+    assert harness.deleted(harness.delete_group()) == [ErrorCode.NONE]
     assert not harness.reloaded().shard.groups
-    assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.deleted(harness.delete_group()) == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_readers_see_what_is_deleted_until_the_tombstones_are_replicated() -> None:
+    """CoordinatorRuntime, since 4.0: a request is answered with the high watermark, a retry too."""
+    harness = GroupsHarness(has_coordinator_runtime=1)
+    harness.commit(5)
+    harness.commit(6, partition=1)
+    harness.holds_back = True
+    first, whole, retry = harness.delete_offset(), harness.delete_group(), harness.delete_group("u")
+    assert not {first, whole, retry} & set(harness.answers)
+    assert GROUP not in harness.shard.groups
+    assert (harness.committed(0), harness.committed(1)) == (5, 6)
+    assert [each.state for each in harness.shard.all_seen()] == [GroupState.EMPTY]
+    harness.store()
+    assert harness.deleted(first) == [ErrorCode.NONE]
+    assert (harness.committed(0), harness.committed(1)) == (None, 6)
+    harness.store(ErrorCode.REQUEST_TIMED_OUT)
+    assert harness.deleted(whole) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert (harness.committed(0), harness.committed(1)) == (None, 6)
+    harness.store()
+    assert (harness.committed(1), list(harness.shard.all_seen())) == (None, [])
+    harness.store()
+    assert harness.deleted(retry) == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
+    assert not harness.reloaded().shard.groups
+
+
+def test_groups_are_not_deleted_before_earlier_records_are_replicated() -> None:
+    """GroupCoordinatorService.deleteShareGroups, since 4.1."""
+    harness = GroupsHarness(has_coordinator_runtime=1, share_groups_first=1)
+    harness.commit(5)
+    harness.holds_back = True
+    late = harness.delete_group()
+    harness.store(ErrorCode.REQUEST_TIMED_OUT)
+    harness.store()
+    assert harness.deleted(late) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert harness.committed() == 5
+    harness.holds_back = False
+    assert harness.deleted(harness.delete_group()) == [ErrorCode.NONE]
+    assert harness.committed() is None
+
+
+@pytest.mark.parametrize(("has_runtime", "is_there"), [(0, False), (1, True)])
+def test_since_4_0_a_group_outlives_its_last_offset(has_runtime: int, is_there: bool) -> None:
+    harness = GroupsHarness(has_coordinator_runtime=has_runtime)
+    harness.commit(5)
+    harness.delete_offset()
+    assert (GROUP in harness.shard.groups) is is_there
+    harness.settle(harness.shard.expire_offsets(harness.now))
+    assert GROUP not in harness.shard.groups
+
+
+@pytest.mark.parametrize(
+    ("has_runtime", "error"),
+    [(0, ErrorCode.REQUEST_TIMED_OUT), (1, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
+)
+def test_commit_that_timed_out_is_visible_once_replicated(
+    has_runtime: int, error: ErrorCode
+) -> None:
+    harness = GroupsHarness(has_coordinator_runtime=has_runtime)
+    harness.holds_back = True
+    waiter = harness.commit(5)
+    harness.store(ErrorCode.REQUEST_TIMED_OUT)
+    assert (harness.answers[waiter], harness.committed()) == (CommitAnswer((error,)), None)
+    harness.store()
+    assert harness.committed() == 5
+
+
+def test_members_that_join_meanwhile_are_in_a_new_group() -> None:
+    harness = GroupsHarness(has_coordinator_runtime=1)
+    harness.commit(5)
+    harness.holds_back = True
+    harness.delete_group()
+    harness.stable("1")
+    assert harness.committed() == 5
+    harness.store()
+    assert (harness.committed(), harness.member_ids) == (None, ["c-1"])
 
 
 def test_offsets_of_deleted_topics_are_removed() -> None:

@@ -45,6 +45,7 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from kraftsim.groups.rules_timing import (
     CommitAnswer,
+    DeletionAnswer,
     GroupAnswer,
     HeartbeatAnswer,
     JoinAnswer,
@@ -163,8 +164,8 @@ class ClassicGroupDriver:
                 return answer.error.name
             case CommitAnswer(errors):
                 return spelt(errors)
-            case HeartbeatAnswer():
-                raise AssertionError("consumer groups have their own driver")
+            case HeartbeatAnswer() | DeletionAnswer():
+                raise AssertionError("consumer groups and deletions have drivers of their own")
 
 
 class ConsumerGroupDriver:

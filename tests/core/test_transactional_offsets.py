@@ -238,11 +238,9 @@ def test_offset_deleted_during_its_transaction_never_takes_effect(how: str) -> N
     harness.commit_in_transaction(7)
     match how:
         case "offset":
-            assert harness.settled(
-                harness.shard.delete_offsets(GROUP, [("t", 0)], harness.now)
-            ) == [ErrorCode.NONE]
+            assert harness.deleted(harness.delete_offset()) == [ErrorCode.NONE]
         case "group":
-            assert harness.settled(harness.shard.delete(GROUP, harness.now)) is ErrorCode.NONE
+            assert harness.deleted(harness.delete_group()) == [ErrorCode.NONE]
         case _:
             harness.settle(harness.shard.forget_topics(lambda topic: False, harness.now))
     harness.end_transaction(commits=True)

@@ -3,12 +3,16 @@
 Each is answered by the coordinator of the group, ListGroups by every broker for its own.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from kraftsim.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.groups.group_coordinator import GroupsBroker, GroupTopicsBroker
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_consumer_group import ConsumerGroup
-from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.groups.rules_offsets import TopicPartition
+from kraftsim.groups.rules_timing import DeletionAnswer, GroupAnswer
+from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -27,6 +31,7 @@ from protocol.messages.k42_delete_groups import (
 )
 from protocol.messages.k47_offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -60,9 +65,10 @@ def _describe(broker: GroupsBroker, group_id: str, api_version: int) -> Describe
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return _refused(group_id, led)
-    group = led.shard.groups.get(group_id)
+    seen = led.shard.seen(group_id)
+    group = seen if isinstance(seen, ClassicGroup) else None
     if group is None and api_version >= FIRST_VERSION_WITH_NOT_FOUND:
-        is_other = group_id in led.shard.consumer_groups
+        is_other = seen is not None
         why = (
             f"Group {group_id} is not a classic group."
             if is_other
@@ -184,7 +190,9 @@ def handle_list_groups(broker: GroupListingBroker, call: Call) -> Answer:
         is_loading = is_loading or led.is_loading
         if not led.is_loading:
             rows += [
-                row for row in map(_row, led.shard.all()) if not types or row.group_type in types
+                row
+                for row in map(_row, led.shard.all_seen())
+                if not types or row.group_type in types
             ]
     rows = [row for row in rows if not states or normalized(row.group_state) in states]
     return ListGroupsResponse(
@@ -216,29 +224,57 @@ LIST_GROUPS = Handler(
 )
 
 
-def handle_delete_groups(broker: GroupsBroker, call: Call) -> Answer:
+def handle_delete_groups(broker: GroupsBroker, call: Call) -> Deferred:
     """DeleteGroups: delete empty groups and their offsets.
 
     Return one result for each group, however often it is named: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP
-    or NONE.
+    or NONE. Since 4.0 the groups of one coordinator partition wait for their tombstones together,
+    and all get COORDINATOR_NOT_AVAILABLE if these are not replicated in time.
 
-    Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229.
+    Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229;
+    org.apache.kafka.coordinator.group.GroupCoordinatorService.deleteGroups.
     """
     request = call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
     names = list(dict.fromkeys(request.groups_names))
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=name, error_code=_delete(broker, name)) for name in names
-        ]
-    )
+    errors: dict[str, ErrorCode] = {}
+    of_partitions: dict[int, tuple[CoordinatedPartition, list[str]]] = {}
+    for name in names:
+        led = broker.groups.coordinated(name, may_be_empty=True)
+        if isinstance(led, ErrorCode):
+            errors[name] = led
+        else:
+            of_partitions.setdefault(led.shard.number, (led, []))[1].append(name)
+    later = Deferred()
+
+    def complete() -> None:
+        if len(errors) == len(names):
+            results = [
+                DeletableGroupResult(group_id=name, error_code=errors[name]) for name in names
+            ]
+            later.complete(DeleteGroupsResponse(results=results))
+
+    for led, of_partition in of_partitions.values():
+        _delete(led, of_partition, errors, complete)
+    if not of_partitions:
+        complete()
+    return later
 
 
-def _delete(broker: GroupsBroker, group_id: str) -> ErrorCode:
-    led = broker.groups.coordinated(group_id, may_be_empty=True)
-    if isinstance(led, ErrorCode):
-        return led
-    return led.settled(led.shard.delete(group_id, led.now()))
+def _delete(
+    led: CoordinatedPartition,
+    names: list[str],
+    errors: dict[str, ErrorCode],
+    complete: Callable[[], None],
+) -> None:
+    """Delete groups of one partition; `errors` gets their results before `complete` is called."""
+
+    def on_answer(given: GroupAnswer) -> None:
+        assert isinstance(given, DeletionAnswer), "the answer to a deletion"
+        errors.update(zip(names, given.errors, strict=True))
+        complete()
+
+    led.ask(lambda waiter, now: led.shard.delete_groups(waiter, names, now), on_answer)
 
 
 def refuse_delete_groups(call: Call, error: ErrorCode) -> Answer:
@@ -264,45 +300,57 @@ DELETE_GROUPS = Handler(
 )
 
 
-def handle_offset_delete(broker: GroupTopicsBroker, call: Call) -> Answer:
+def handle_offset_delete(broker: GroupTopicsBroker, call: Call) -> Answer | Deferred:
     """OffsetDelete: delete committed offsets of topics to which the group is not subscribed.
 
-    Return a result for each partition, or a group-level error without partitions.
+    Return a result for each partition, or a group-level error without partitions: since 4.0 that is
+    COORDINATOR_NOT_AVAILABLE if the tombstones are not replicated in time.
 
     Source: kafka.server.KafkaApis.handleOffsetDeleteRequest,
-    kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496.
+    kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496;
+    org.apache.kafka.coordinator.group.GroupCoordinatorService.deleteOffsets.
     """
     request = call.body
     assert isinstance(request, OffsetDeleteRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
         return OffsetDeleteResponse(error_code=led)
+    partition = led
     asked = [
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
-    known = [partition for partition in asked if broker.image.partition(*partition) is not None]
-    errors = led.settled(led.shard.delete_offsets(request.group_id, known, led.now()))
-    if isinstance(errors, ErrorCode):
-        return OffsetDeleteResponse(error_code=errors)
-    found = dict(zip(known, errors, strict=True))
-    return OffsetDeleteResponse(
-        error_code=ErrorCode.NONE,
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=found.get(
-                            (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+    known = [each for each in asked if broker.image.partition(*each) is not None]
+    later = Deferred()
+
+    def on_answer(given: GroupAnswer) -> None:
+        assert isinstance(given, DeletionAnswer), "the answer to a deletion"
+        if given.error is not ErrorCode.NONE:
+            later.complete(OffsetDeleteResponse(error_code=given.error))
+            return
+        found = dict(zip(known, given.errors, strict=True))
+        topics = [_deleted(topic, found) for topic in request.topics]
+        later.complete(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
+
+    partition.ask(
+        lambda waiter, now: partition.shard.delete_offsets(waiter, request.group_id, known, now),
+        on_answer,
     )
+    return later
+
+
+def _deleted(
+    topic: OffsetDeleteRequestTopic, found: Mapping[TopicPartition, ErrorCode]
+) -> OffsetDeleteResponseTopic:
+    rows = [
+        OffsetDeleteResponsePartition(
+            partition_index=each.partition_index,
+            error_code=found.get(
+                (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ),
+        )
+        for each in topic.partitions
+    ]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=rows)
 
 
 OFFSET_DELETE = Handler(

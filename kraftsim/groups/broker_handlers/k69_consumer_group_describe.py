@@ -45,11 +45,11 @@ def _describe(broker: GroupTopicsBroker, group_id: str) -> DescribedGroup:
     led = broker.groups.coordinated(group_id)
     if isinstance(led, ErrorCode):
         return _refused(group_id, led)
-    group = led.shard.consumer_groups.get(group_id)
-    if group is None:
+    group = led.shard.seen(group_id)
+    if not isinstance(group, ConsumerGroup):
         why = (
             f"Group {group_id} is not a consumer group."
-            if group_id in led.shard.groups
+            if group is not None
             else f"Group {group_id} not found."
         )
         return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, why)

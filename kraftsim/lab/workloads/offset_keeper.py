@@ -26,6 +26,9 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.scenario import ClientHost, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.spec import RELEASE_KEY
+from kraftsim.releases.release import release
+from kraftsim.releases.traits import CONSUMER_GROUPS
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -95,6 +98,9 @@ class OffsetKeeper:
         self._producer: TransactionalClient | None = None
         self._producer_count = 0
         self._current: KeptOffset | None = None
+        self._awaits_deletions = release(
+            stage.spec.settings.get(RELEASE_KEY, stage.spec.release)
+        ).has(CONSUMER_GROUPS)
         self._late: list[KeptOffset | None] = []
         """What requests without an answer may leave; None: they delete the offset."""
         self._connections = ClusterConnections(
@@ -269,13 +275,15 @@ class OffsetKeeper:
             return
 
     async def _delete(self, request: Message, read: Callable[[Message], ErrorCode]) -> None:
-        """Delete the offset. Coordinators before 4.0 do not await the replication of tombstones,
-        nor do kraftsim's of any release: with the next coordinator the offset may come back.
+        """Delete the offset. Coordinators before 4.0 do not await the replication of tombstones:
+        with the next coordinator the offset may come back. Nor is GROUP_ID_NOT_FOUND awaited.
         """
-        self._late.append(self._current)
+        before = self._current
         while True:
             found = await self._asked(request, None, read, None)
             if found in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                if found is not ErrorCode.NONE or not self._awaits_deletions:
+                    self._late.append(before)
                 self._current = None
                 return
             if found is not None and found not in BUSY:
