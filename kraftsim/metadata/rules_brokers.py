@@ -122,6 +122,21 @@ def next_state(current: BrokerControlState, wish: HeartbeatTransition) -> Broker
 # Not replicated: a new active controller starts all sessions afresh.
 
 NO_OFFSET: Final = -1
+CHECKS_PER_SESSION: Final = 8
+
+
+def check_period_ms(session_timeout_ms: int, *, is_periodic: bool) -> int:
+    """Return the interval of the checks for expired sessions: since 4.0 an eighth of the session
+    time-out; before, a check is due when a session expires.
+
+    Source: QuorumController.maybeFenceStaleBrokerPeriodNs.
+    """
+    return max(session_timeout_ms // CHECKS_PER_SESSION, 1) if is_periodic else 1
+
+
+def check_at_ms(due_ms: int, began_ms: int, period_ms: int) -> int:
+    """Return the first check at or after a time; the controller is active since `began_ms`."""
+    return due_ms + (began_ms - due_ms) % period_ms
 
 
 class BrokerSession:

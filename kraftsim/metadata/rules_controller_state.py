@@ -198,12 +198,20 @@ class ControllerState:
             and known is not None
             and request.previous_broker_epoch == known.broker_epoch
         )
-        left = self.replication.shutdown_records(request.broker_id, is_clean=is_clean)
+        left = self._departure_of_former(request.broker_id, is_clean=is_clean)
         return Decision(
             [*left, *registered.records],
             registered.result,
             (*self.replication.facts_of(left), *registered.facts),
         )
+
+    def _departure_of_former(
+        self, broker_id: int, *, is_clean: bool
+    ) -> list[PartitionChangeRecord]:
+        """Return the changes that remove a broker's former incarnation: it leads no partition, so
+        that the new one does not lead in its epochs (KAFKA-18106).
+        """
+        return self.replication.shutdown_records(broker_id, is_clean=is_clean)
 
     def decide_heartbeat(
         self, request: BrokerHeartbeatRequest, next_offset: int, now_ms: int

@@ -554,6 +554,8 @@ class ControllerNode:
     """Whether the registration of a new incarnation fences the partitions of the former one (since
     4.0).
     """
+    checks_sessions_periodically: bool = False
+    """Whether it looks for expired broker sessions eight times per session (since 4.0)."""
     explains_unregistration: bool = False
     """Whether the error of a failed unregistration has a message (since 4.0)."""
     replication: ReplicationBehavior = EARLY_BEHAVIOR

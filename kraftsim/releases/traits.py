@@ -277,6 +277,16 @@ it makes any controller fail).
 WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KIP-833")
 """The metadata log has no ZkMigrationStateRecord; one in an older log is ignored."""
 
+CHECKS_SESSIONS_PERIODICALLY = Trait(
+    name="checks-sessions-periodically",
+    since_release="4.0",
+    why="QuorumController.maybeFenceStaleBrokerPeriodNs; seen in the classes of 3.9.1, 4.0.0 and "
+    "4.4.0",
+)
+"""An active controller looks for expired broker sessions eight times per session (before: when the
+next one expires). A broker may register again after its session, and before it is fenced.
+"""
+
 SHUTDOWN_AT_REGISTRATION = Trait(
     name="shutdown-at-registration", since_release="4.0", why="KIP-966"
 )

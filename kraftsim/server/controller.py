@@ -20,6 +20,7 @@ from kraftsim.metadata.events import ControllerResigned
 from kraftsim.metadata.metadata_publisher import parsed_records
 from kraftsim.metadata.metadata_writer import MetadataWriter
 from kraftsim.metadata.partition_upkeep import elect_leaders
+from kraftsim.metadata.rules_brokers import check_at_ms, check_period_ms
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_features import (
     ActivationRefused,
@@ -157,20 +158,24 @@ async def write_no_ops(controller: "Controller") -> None:
 
 
 async def fence_silent_brokers(controller: "Controller") -> None:
-    """Fence brokers whose session has expired, each at its own time.
+    """Fence brokers whose session has expired: since 4.0 at the next check, before each at its own
+    time.
 
-    No session can expire earlier than the next check.
+    No session can expire earlier than the next look, so that checks without a result are left out.
 
-    Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.maybeFenceReplicas.
+    Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.{
+    maybeFenceReplicas, maybeFenceStaleBrokerPeriodNs}.
     """
-    cluster = controller.metadata_writer.state.cluster
+    state, began_ms = controller.metadata_writer.state, controller.now_ms()
+    period_ms = check_period_ms(
+        controller.config.broker_session_timeout_ms,
+        is_periodic=state.node.checks_sessions_periodically,
+    )
     while True:
-        due_ms = cluster.next_stale_at_ms()
-        pause_ms = (
-            controller.config.broker_session_timeout_ms
-            if due_ms is None
-            else due_ms - controller.now_ms()
-        )
+        due_ms = state.cluster.next_stale_at_ms()
+        if due_ms is None:
+            due_ms = controller.now_ms() + controller.config.broker_session_timeout_ms
+        pause_ms = check_at_ms(due_ms, began_ms, period_ms) - controller.now_ms()
         await asyncio.sleep(max(pause_ms, 1) / 1000)
         while controller.is_active and (decision := _fencing(controller)) is not None:
             controller.metadata_writer.write(decision.records, decision.facts, is_atomic=False)

@@ -67,6 +67,7 @@ from kraftsim.releases.traits import (
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CASELESS_GROUP_STATES,
     CHECKS_EPOCHS_FIRST,
+    CHECKS_SESSIONS_PERIODICALLY,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     CONSUMER_GROUPS,
@@ -409,6 +410,7 @@ class Parts:
             config_tables=self.config_tables,
             resource_types=self.resource_types,
             fences_at_registration=self.release.has(SHUTDOWN_AT_REGISTRATION),
+            checks_sessions_periodically=self.release.has(CHECKS_SESSIONS_PERIODICALLY),
             explains_unregistration=self.release.has(EXPLAINED_UNREGISTRATION),
             replication=ReplicationBehavior(
                 moves_wait_for_all=not self.release.has(MOVES_WAIT_FOR_NEWCOMERS),

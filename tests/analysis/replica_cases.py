@@ -21,6 +21,7 @@ from kraftsim.partitions.events import (
     ProducerSnapshotTaken,
     ReplicaInSync,
 )
+from kraftsim.zookeeper.events import ZookeeperControllerElected
 from tests.analysis.event_factories import (
     NO_PRODUCER,
     acknowledged,
@@ -284,6 +285,26 @@ REPLICA_ROWS: list[Row] = [
         3,
         ("t/0/0",),
         (("broker-1.1.0", "broker-2.1.0"),),
+    ),
+    (
+        "an epoch goes on after a restart",
+        ONE_LEADER,
+        [*on(ONE, leads(0)), (ONE, 2, leads(0)), (ONE, 2, leads(1))],
+        VIOLATED,
+        3,
+        ("t/0/0",),
+        (("broker-1.1.0", "broker-1.2.0"),),
+    ),
+    (
+        "an epoch goes on after a restart in ZooKeeper mode",
+        ONE_LEADER,
+        [
+            *on(TWO, ZookeeperControllerElected(controller_epoch=1)),
+            *on(ONE, leads(0)),
+            (ONE, 2, leads(0)),
+        ],
+        OK,
+        2,
     ),
     ("no leader", ONE_LEADER, on(ONE, follows(-1, 0)), VACUOUS, 0),
     # --- the high watermark grows

@@ -15,11 +15,15 @@ from kraftsim.metadata.events import PartitionChanged
 from kraftsim.metadata.rules_brokers import (
     BrokerControlState,
     HeartbeatTransition,
+    check_at_ms,
+    check_period_ms,
     next_state,
 )
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_features import bootstrap_at, bootstrap_records
 from kraftsim.metadata.rules_partitions import TopicDefaults
+from kraftsim.releases.release import release
+from kraftsim.releases.traits import CHECKS_SESSIONS_PERIODICALLY
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -373,3 +377,21 @@ def test_metadata_version_decides_the_records_of_broker_state_changes(
     )
     assert heartbeat(want_shut_down=True) == [*leaving, "PartitionChangeRecord"]
     assert heartbeat(want_shut_down=True) == [gone]
+
+
+def test_expired_sessions_are_found_at_the_next_check_since_4_0() -> None:
+    """Eight checks per session; before 4.0 each session expires at its own time."""
+    period_ms = check_period_ms(9000, is_periodic=True)
+    assert [check_at_ms(due_ms, 100, period_ms) for due_ms in (1224, 1225, 1226, 9101)] == [
+        1225,
+        1225,
+        2350,
+        10225,
+    ]
+    assert check_at_ms(9101, 100, check_period_ms(9000, is_periodic=False)) == 9101
+    assert check_period_ms(4, is_periodic=True) == 1
+    assert [release(name).has(CHECKS_SESSIONS_PERIODICALLY) for name in ("3.9", "4.0", "4.4")] == [
+        False,
+        True,
+        True,
+    ]

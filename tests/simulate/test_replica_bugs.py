@@ -4,10 +4,12 @@ are clean without them.
 
 import pytest
 
+from kraftsim.lab.bugs.bug import bug
 from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
     ("KAFKA-1211", "partition_leader_failover_idempotent", 8, "acknowledged-records-on-replicas"),
+    ("KAFKA-18106", "broker_power_loss", 1, "one-partition-leader-per-epoch"),
     ("KAFKA-5435", "lost_produce_responses", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producer_state_recovery", 4, "records-in-final-log-once"),
     (
@@ -30,8 +32,9 @@ def test_injected_bug_is_found(name: str, scenario: str, seed: int, invariant: s
 
 
 @pytest.mark.parametrize(
-    "scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS})
+    "scenario, seed, release",
+    sorted({(scenario, seed, bug(name).release) for name, scenario, seed, _ in FINDINGS}),
 )
-def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int) -> None:
+def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int, release: str) -> None:
     """Otherwise a finding would prove nothing about the bug."""
-    is_clean(scenario, seed)
+    is_clean(scenario, seed, release)

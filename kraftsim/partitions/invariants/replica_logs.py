@@ -30,6 +30,7 @@ from kraftsim.partitions.events import (
 )
 from kraftsim.raft.events import LeaderLogHeld
 from kraftsim.server.events import SegmentsCleaned
+from kraftsim.zookeeper.events import ZookeeperControllerElected
 
 WRITTEN: Final = (BatchAppended, BatchReplicated, SegmentsCleaned)
 FOUND_AT_END: Final = (FinalBatch, FinalLog, ReplicaInSync, SegmentsCleaned)
@@ -219,31 +220,43 @@ PARTITION_LOG_MATCHING = Invariant(
 
 
 class FirstLeader:
-    """Each leader epoch of a partition has at most one leader.
+    """Each leader epoch of a partition has at most one leader, and one incarnation of it.
 
     Two leaders would write different records at the same offsets, and no follower could tell which
-    to replicate.
+    to replicate. So would a leader that has lost records in a crash, and leads on in its epoch: a
+    controller removes the former incarnation of a broker before it unfences the next one.
+
+    A controller in ZooKeeper mode that is elected after the broker is back does not know that there
+    was another incarnation: where there is one, only the broker is compared.
 
     Tracks the first leader in each epoch of each partition.
 
-    Source: KIP-101, KIP-631 (PartitionChangeRecord).
+    Source: KIP-101, KIP-631 (PartitionChangeRecord), KAFKA-18106;
+    ReplicationControlManager.handleBrokerUncleanShutdown.
     """
 
     def __init__(self) -> None:
         self._findings = Findings("one-partition-leader-per-epoch")
-        self._leaders: dict[tuple[str, int, int], tuple[str, str]] = {}
+        self._leaders: dict[tuple[str, int, int], tuple[str, int, str]] = {}
+        self._has_zookeeper = False
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Process the election of a partition leader."""
+        """Process the election of a partition leader, or of a controller in ZooKeeper mode."""
+        if isinstance(event, ZookeeperControllerElected):
+            self._has_zookeeper = True
+            return None
         assert isinstance(event, LeaderElected)
         self._findings.examined += 1
         epoch = (event.topic, event.partition, event.leader_epoch)
-        leader, witness = self._leaders.setdefault(epoch, (envelope.node, envelope.event_id))
-        if leader == envelope.node:
+        node, incarnation, witness = self._leaders.setdefault(
+            epoch, (envelope.node, envelope.incarnation, envelope.event_id)
+        )
+        if node == envelope.node and (incarnation == envelope.incarnation or self._has_zookeeper):
             return None
         message = (
-            f"{event.topic}-{event.partition}: epoch {event.leader_epoch} is led by {leader} and "
-            f"by {envelope.node}"
+            f"{event.topic}-{event.partition}: epoch {event.leader_epoch} is led by {node} "
+            f"(incarnation {incarnation}) and by {envelope.node} (incarnation "
+            f"{envelope.incarnation})"
         )
         return self._findings.violation(
             "/".join(map(str, epoch)), message, witness, envelope.event_id
@@ -259,27 +272,33 @@ _SAME_EPOCH = " AND ".join(f"e.{column} = w.{column}" for column in _EPOCH.split
 
 ONE_PARTITION_LEADER_PER_EPOCH = Invariant(
     name="one-partition-leader-per-epoch",
-    rule="Each leader epoch of a partition has at most one leader.",
+    rule="Each leader epoch of a partition has at most one leader, in KRaft one incarnation of it.",
     source="KIP-101, KIP-631",
-    watches=(LeaderElected,),
+    watches=(LeaderElected, ZookeeperControllerElected),
     check=FirstLeader,
     examined="SELECT run, count(*) FROM leader_elected GROUP BY run",
     violations=f"""
-        WITH first_election AS (
+        WITH zookeeper_since AS (
+            SELECT run, min(position) AS since FROM zookeeper_controller_elected GROUP BY run
+        ), first_election AS (
             SELECT {_EPOCH}, min(position) AS position FROM leader_elected GROUP BY {_EPOCH}
         ), winner AS (
             SELECT e.* FROM first_election AS f JOIN leader_elected AS e ON e.run = f.run
                 AND e.position = f.position
         ), rival AS (
             SELECT e.run, e.topic, e.partition, e.leader_epoch, min(e.position) AS position
-            FROM leader_elected AS e JOIN winner AS w ON {_SAME_EPOCH} AND e.node <> w.node
+            FROM leader_elected AS e JOIN winner AS w ON {_SAME_EPOCH}
+            LEFT JOIN zookeeper_since AS z ON z.run = e.run
+            WHERE e.node <> w.node OR (e.incarnation <> w.incarnation
+                AND NOT coalesce(z.since < e.position, false))
             GROUP BY e.run, e.topic, e.partition, e.leader_epoch
         )
         SELECT
             w.run,
             concat(w.topic, '/', w.partition, '/', w.leader_epoch) AS key,
             concat(w.topic, '-', w.partition, ': epoch ', w.leader_epoch, ' is led by ', w.node,
-                ' and by ', e.node) AS message,
+                ' (incarnation ', w.incarnation, ') and by ', e.node, ' (incarnation ',
+                e.incarnation, ')') AS message,
             w.position AS first_witness,
             e.position AS second_witness
         FROM rival AS r
