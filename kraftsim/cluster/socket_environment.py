@@ -88,6 +88,8 @@ def obstacle(fault: Fault, mode: str) -> str:
         return f"a {kind.name} cannot be injected into real nodes"
     if not isinstance(fault.trigger, AtTime | OnFrame):
         return "real nodes show no such moment: a fault waits for a time or for a frame"
+    if fault.armed_after_ms:
+        return "a fault is armed later only in simulation"
     return ""
 
 

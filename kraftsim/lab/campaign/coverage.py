@@ -22,6 +22,7 @@ from msgspec import structs
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultArmed, FaultTookEffect, PhaseBegan, Settled
 from kraftsim.lab.explore import isolated
+from kraftsim.lab.explore.fork import Fork
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
@@ -249,13 +250,15 @@ class CoveredRun(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage
 
 
-def run_with_coverage(request: RunRequest) -> CoveredRun:
-    """Run a request in simulation, and observe it. Raises as `run_request`."""
+def run_with_coverage(request: RunRequest, fork: Fork | None = None) -> CoveredRun:
+    """Run a request in simulation, and observe it; with a `fork`, one of its branches. Raises as
+    `run_request`, and BranchesRun.
+    """
     if isolated.needs_isolation(request):
         task = f"{__name__}:{covered_as_data.__name__}"
         return msgspec.json.decode(isolated.call(task, request, b"null"), type=CoveredRun)
     observer = CoverageObserver()
-    result = run_request(request, observer=observer.examine)
+    result = run_request(request, observer=observer.examine, fork=fork)
     return CoveredRun(result=result, coverage=observer.coverage())
 
 

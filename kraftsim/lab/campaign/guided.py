@@ -278,8 +278,8 @@ class _SearchCourse:
         """Run until the budget is spent, or until a finding ends the search."""
         if run_job is not None:
             while not self._is_over:
-                job = self._search.next_job()
-                self._take(job, run_job(job))
+                for job in self._search.next_job().each():
+                    self._take(job, run_job(job))
             return
         with WorkerPool(jobs) as pool:
             while True:

@@ -7,9 +7,10 @@ of a run, never in CPU time.
 - **Scenarios.** Each runs once, the order drawn. After that a part of the runs go to the scenario
   that has had the least work, and the others are drawn by what scenarios paid: new features of
   coverage per event, with recent runs counting more.
-- **New seed or variation.** A new seed draws everything as `kraftsim sweep` does. A variation
-  changes a run of the same scenario that reached something new. Which of the two, and which
-  operators of `variations`, is drawn by what they paid.
+- **New seed, variation or branches.** A new seed draws everything as `kraftsim sweep` does. A
+  variation changes a run of the same scenario that reached something new. Branches go on from such
+  a moment of it, with other faults: their common beginning is run once (`explore.fork`). Which of
+  these, and which operators of `variations`, is drawn by what they paid.
 - **Kinds of faults.** Faults that a variation adds are of kinds drawn by what runs reached in which
   these were effective.
 
@@ -25,7 +26,14 @@ from typing import Final
 import msgspec
 
 from kraftsim.lab.campaign.coverage import Coverage, FeaturePlace
-from kraftsim.lab.campaign.variations import OPERATORS, Ground, Interesting, Variation, vary
+from kraftsim.lab.campaign.variations import (
+    OPERATORS,
+    Ground,
+    Interesting,
+    Variation,
+    branches,
+    vary,
+)
 from kraftsim.lab.campaign.worker_pool import OK, CampaignJob, JobDone
 from kraftsim.lab.faults.fault_space import FaultSpace
 
@@ -34,6 +42,9 @@ LEAST_SHARE: Final = 0.4
 the bug is.
 """
 NEW_SEED: Final = "new seed"
+BRANCH: Final = "branch"
+CHANGES: Final = (BRANCH, *OPERATORS)
+"""What can be done with an interesting run."""
 MOST_SHARE: Final = 0.9
 """The largest share of runs with new seeds, and of variations, while a scenario can be varied: new
 seeds pay about twice as much at first, variations when new seeds reach little that is new.
@@ -87,7 +98,7 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
     effective: tuple[str, ...]
     """The kinds of faults that were effective."""
     made_by: tuple[str, ...]
-    """Operators, or NEW_SEED."""
+    """Operators, BRANCH, or NEW_SEED."""
     is_clean: bool
 
 
@@ -123,7 +134,7 @@ class GuidedSearch:
         self._is_guided = is_guided
         self.records = {job.name: _record_of(job) for job in jobs}
         self._jobs = {job.name: job for job in jobs}
-        self._choices = {name: Payoff() for name in (NEW_SEED, *OPERATORS)}
+        self._choices = {name: Payoff() for name in (NEW_SEED, *CHANGES)}
         self._kinds: dict[str, Payoff] = {}
         self._made_by: dict[int, tuple[str, ...]] = {}
         order = list(self._jobs)
@@ -141,6 +152,11 @@ class GuidedSearch:
         record.under_way += 1
         base = replace_job(self._jobs[name], number=number)
         chosen = self._choice(random, record)
+        if chosen == (BRANCH,):
+            parent, runs = self._branches(random, record)
+            if runs:
+                return self._branching(base, record, parent, runs)
+            chosen = None
         varied = None if chosen is None else self._variation(random, record, chosen)
         if varied is None:
             self._made_by[number] = (NEW_SEED,)
@@ -163,7 +179,7 @@ class GuidedSearch:
         return Learnt(
             features=tuple(feature for feature, _ in new),
             places=tuple(places[::step][:PLACES_MAX]),
-            events=max(EVENTS_MIN, done.result.event_count),
+            events=max(EVENTS_MIN, done.result.event_count - done.shared_events),
             effective=tuple(kind for kind, counts in done.result.faults.items() if counts[2]),
             made_by=self._made_by.pop(job.number),
             is_clean=done.result.outcome == OK,
@@ -207,29 +223,67 @@ class GuidedSearch:
         """Return the operators of a variation; None for a new seed."""
         if not self._is_guided or record.fault_space is None or not record.corpus:
             return None
-        operators = {name: self._choices[name] for name in OPERATORS}
-        tried = [payoff.rate for payoff in operators.values() if payoff.runs]
+        changes = {name: self._choices[name] for name in CHANGES}
+        tried = [payoff.rate for payoff in changes.values() if payoff.runs]
         new_seed = self._choices[NEW_SEED].rate
         pays = sum(tried) / len(tried) if tried else new_seed
         share = min(MOST_SHARE, max(1 - MOST_SHARE, new_seed / (new_seed + pays)))
         if random.random() < share:
             return None
-        return tuple(_drawn(random, operators) for _ in range(random.choice(STEPS)))
+        first = _drawn(random, changes)
+        if first == BRANCH:
+            return (BRANCH,)
+        operators = {name: self._choices[name] for name in OPERATORS}
+        more = random.choice(STEPS) - 1
+        return (first, *(_drawn(random, operators) for _ in range(more)))
 
     def _variation(
         self, random: Random, record: ScenarioRecord, operators: tuple[str, ...]
     ) -> Interesting | None:
-        assert record.fault_space is not None, "only such scenarios are varied"
+        parent, other = self._parents(random, record)
+        return vary(random, parent, self._ground(record, other), operators)
+
+    def _branches(
+        self, random: Random, record: ScenarioRecord
+    ) -> tuple[Interesting, tuple[Interesting, ...]]:
+        """Return an interesting run, and runs that part from it at one moment, if there are any."""
+        parent, other = self._parents(random, record)
+        return parent, branches(random, parent, self._ground(record, other))
+
+    def _branching(
+        self,
+        base: CampaignJob,
+        record: ScenarioRecord,
+        parent: Interesting,
+        runs: tuple[Interesting, ...],
+    ) -> CampaignJob:
+        """Return the job of branches, which have the next numbers."""
+        for number in range(base.number, base.number + len(runs)):
+            self._made_by[number] = (BRANCH,)
+        self.runs += len(runs) - 1
+        record.under_way += len(runs) - 1
+        return replace_job(
+            base,
+            seed=parent.seed,
+            variation=parent.variation,
+            branches=tuple(run.variation for run in runs),
+            branches_after_ms=runs[0].variation.faults[-1].armed_after_ms,
+        )
+
+    def _parents(self, random: Random, record: ScenarioRecord) -> tuple[Interesting, Interesting]:
         weights = [entry.feature_count for entry in record.corpus]
         parent, other = random.choices(record.corpus, weights, k=2)
+        return parent, other
+
+    def _ground(self, record: ScenarioRecord, other: Interesting) -> Ground:
+        assert record.fault_space is not None, "only such scenarios are varied"
         best = max((payoff.rate for payoff in self._kinds.values()), default=1.0)
-        ground = Ground(
+        return Ground(
             fault_space=record.fault_space,
             workload=record.workload,
             weights={kind: max(FLOOR, payoff.rate / best) for kind, payoff in self._kinds.items()},
             other=other,
         )
-        return vary(random, parent, ground, operators)
 
     def _keep(self, job: CampaignJob, record: ScenarioRecord, learnt: Learnt) -> None:
         """Keep a run to be varied, if it is among the most interesting ones of its scenario."""

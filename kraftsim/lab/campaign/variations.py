@@ -30,15 +30,19 @@ from kraftsim.lab.faults.fault import (
     OnEvent,
     OnFrame,
     OnState,
+    Trigger,
 )
 from kraftsim.lab.faults.fault_space import FaultSpace
 from kraftsim.lab.faults.random_faults import clashes, draw_faults, draw_settings
 
+BRANCHES: Final = 4
+"""How many runs part from one run at one moment."""
 TRIES: Final = 8
 """How often a change is drawn again that does not change anything, or loses too much data."""
 FAULTS_MAX: Final = 80
 ADDED_MAX: Final = 4
 KINDS_TRIED: Final = 4
+SOON: Final = 3
 AROUND_MS: Final = 40
 """How far before or after a moment of interest a fault is put; most are closer."""
 
@@ -93,6 +97,43 @@ def vary(
                 found = changed
                 break
     return None if found is parent else found
+
+
+def branches(random: Random, parent: Interesting, ground: Ground) -> tuple[Interesting, ...]:
+    """Return runs that part from an interesting one at a moment at which it reached something new,
+    each by a few faults that are armed then; fewer than two are none.
+    """
+    end_ms = ground.fault_space.fault_ms
+    moments = [place.at_ms for place in parent.places if 0 < place.at_ms < end_ms]
+    if not moments or any(fault.armed_after_ms for fault in parent.variation.faults):
+        return ()
+    after_ms = random.choice(moments)
+    found: list[Interesting] = []
+    for _ in range(BRANCHES * TRIES):
+        drawn = _drawn(random, ground)[: random.randint(1, ADDED_MAX)]
+        later = tuple(_soon(random, fault, after_ms) for fault in drawn)
+        changed = _with_faults(parent, (*parent.variation.faults, *later))
+        if later and changed not in found and _is_allowed(changed, parent, ground):
+            found.append(changed)
+        if len(found) == BRANCHES:
+            break
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _soon(random: Random, fault: Fault, after_ms: int) -> Fault:
+    """Return a fault that is armed at a moment, and happens soon after it."""
+    match fault.trigger:
+        case AtTime():
+            trigger: Trigger = AtTime(at_ms=random.randint(0, random.choice((5, AROUND_MS, 500))))
+        case (
+            OnDisk(nth=nth)
+            | OnEvent(nth=nth)
+            | OnFrame(nth=nth)
+            | OnState(nth=nth)
+            | OnContact(nth=nth)
+        ):
+            trigger = replace(fault.trigger, nth=random.randint(1, min(nth, SOON)))
+    return replace(fault, trigger=trigger, armed_after_ms=after_ms)
 
 
 def _is_allowed(changed: Interesting, before: Interesting, ground: Ground) -> bool:

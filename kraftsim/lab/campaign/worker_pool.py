@@ -7,7 +7,9 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -25,6 +27,7 @@ from kraftsim.lab.campaign.cpu_limit import Endless, cpu_limit
 from kraftsim.lab.campaign.variations import Variation
 from kraftsim.lab.explore import isolated
 from kraftsim.lab.explore.blocking import unblocked
+from kraftsim.lab.explore.fork import BranchesRun, Fork
 from kraftsim.lab.explore.record import RunResult, replay_command
 from kraftsim.lab.explore.replay import replay_of
 from kraftsim.lab.explore.request import ANY_PORT, RunRequest
@@ -79,6 +82,27 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     """What the run has instead of what its seed draws."""
     number: int = 0
     """The number of the run in a guided search, from 1; its coverage is observed. 0: in none."""
+    branches: tuple[Variation, ...] = ()
+    """Runs that part from this one at one moment, to be run in its place; `number` is that of the
+    first.
+    """
+    branches_after_ms: int = 0
+    """The moment: virtual time from the arming of the schedule."""
+
+    def each(self) -> list["CampaignJob"]:
+        """Return the runs of a job: itself, or its branches."""
+        if not self.branches:
+            return [self]
+        return [
+            msgspec.structs.replace(
+                self,
+                variation=variation,
+                number=self.number + index,
+                branches=(),
+                branches_after_ms=0,
+            )
+            for index, variation in enumerate(self.branches)
+        ]
 
     @property
     def run(self) -> str:
@@ -167,6 +191,8 @@ class JobDone(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     coverage: Coverage | None = None
     """Of a run of a guided search."""
+    shared_events: int = 0
+    """Of the events of the run, those that cost nothing, because branches of one run share them."""
 
     @property
     def is_clean(self) -> bool:
@@ -179,8 +205,8 @@ class JobDone(msgspec.Struct, frozen=True, kw_only=True):
         return self.result.scenario, self.result.seed
 
 
-def carry_out(job: CampaignJob) -> JobDone:
-    """Run a seed.
+def carry_out(job: CampaignJob, fork: Fork | None = None) -> JobDone:
+    """Run a seed; with a `fork`, one of its branches. Raises BranchesRun.
 
     A run that is not clean is repeated, to be kept below `out`: runs are deterministic, and clean
     ones need no files.
@@ -189,8 +215,11 @@ def carry_out(job: CampaignJob) -> JobDone:
     request = job.request()
     coverage = None
     if job.number:
-        covered = run_with_coverage(request)
+        covered = run_with_coverage(request, fork)
         result, coverage = covered.result, covered.coverage
+        if fork is not None:
+            job, began = _own(job, fork), 0.0  # the CPU time of a child begins at 0
+            request = job.request()
         is_found = result.outcome in (VIOLATED, FAILED)
     else:
         result = run_request(request)
@@ -201,26 +230,60 @@ def carry_out(job: CampaignJob) -> JobDone:
     return JobDone(result=result, cpu_seconds=spent_seconds, coverage=coverage)
 
 
-def run_job_safely(job: CampaignJob) -> JobDone:
-    """Run a seed.
+def run_each(job: CampaignJob) -> list[tuple[CampaignJob, JobDone]]:
+    """Run a job, or each of its branches: their common beginning once, if that is possible."""
+    jobs = job.each()
+    fork = Fork(job.branches_after_ms, [each.request() for each in jobs])
+    if not job.branches or not fork.is_possible:
+        return [(each, run_job_safely(each)) for each in jobs]
+    began = time.process_time()
+    with suppress(BranchesRun):
+        done = run_job_safely(job, fork)
+        if fork.index is not None:
+            fork.answer(msgspec.json.encode(done))
+    share = (time.process_time() - began) / len(jobs)
+    shared_events = fork.events_before - fork.events_before // len(jobs)
+    found = []
+    for each, answer in zip(jobs, fork.answers or [b""] * len(jobs), strict=True):
+        if answer:
+            done = msgspec.json.decode(answer, type=JobDone)
+            cost = done.cpu_seconds + share
+            done = msgspec.structs.replace(done, cpu_seconds=cost, shared_events=shared_events)
+        else:  # the child ended without one, or there was none: the run from the beginning says why
+            done = run_job_safely(each)
+        found.append((each, done))
+    return found
+
+
+def run_job_safely(job: CampaignJob, fork: Fork | None = None) -> JobDone:
+    """Run a seed; with a `fork`, one of its branches. Raises BranchesRun.
 
     An exception in the harness itself is a finding, too, and does not stop the other seeds; nor
     does code that ends the process, cancels the scenario, or never returns.
     """
     try:
-        with cpu_limit(RUN_CPU_SECONDS) if job.number else unblocked():
-            return carry_out(job)
+        with cpu_limit(RUN_CPU_SECONDS) if job.number else unblocked() as limit:
+            if fork is not None and limit is not None:
+                fork.on_child = partial(limit.restart, RUN_CPU_SECONDS)
+            return carry_out(job, fork)
+    except BranchesRun:
+        raise
     except Endless:
-        return broken(job, f"{HANG}: still busy after {RUN_CPU_SECONDS:g} CPU seconds")
+        return broken(_own(job, fork), f"{HANG}: still busy after {RUN_CPU_SECONDS:g} CPU seconds")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         return broken(
-            job,
+            _own(job, fork),
             f"{type(error).__name__} in the harness: {error} ({place.name}, line {place.lineno} "
             f"of {place.filename})",
         )
+
+
+def _own(job: CampaignJob, fork: Fork | None) -> CampaignJob:
+    """Return the job that this process runs."""
+    return job if fork is None or fork.index is None else job.each()[fork.index]
 
 
 def broken(job: CampaignJob, trouble: str) -> JobDone:
@@ -339,29 +402,31 @@ class WorkerPool:
         worker.connection.send(job)
 
     def take(self, timeout_seconds: float | None = None) -> list[tuple[CampaignJob, JobDone]]:
-        """Return the jobs that finished since the last call; waits for at least one, at most so
+        """Return the runs that finished since the last call; waits for at least one, at most so
         long.
         """
         if not self._workers:
-            return (
-                [(job, run_job_safely(job)) for job in [self._inline.popleft()]]
-                if self._inline
-                else []
-            )
+            return run_each(self._inline.popleft()) if self._inline else []
         ready = wait(
             [worker.connection for worker in self._workers if worker.pending_jobs], timeout_seconds
         )
-        return [self._receive(worker) for worker in self._workers if worker.connection in ready]
+        return [
+            pair
+            for worker in self._workers
+            if worker.connection in ready
+            for pair in self._receive(worker)
+        ]
 
-    def _receive(self, worker: Worker) -> tuple[CampaignJob, JobDone]:
+    def _receive(self, worker: Worker) -> list[tuple[CampaignJob, JobDone]]:
         try:
             done = worker.connection.recv()
         except (EOFError, OSError):
             return self._replace(worker)
-        assert isinstance(done, JobDone), "a worker answers each job"
-        return worker.pending_jobs.popleft(), done
+        assert isinstance(done, list), "a worker answers each job with its runs"
+        worker.pending_jobs.popleft()
+        return done
 
-    def _replace(self, worker: Worker) -> tuple[CampaignJob, JobDone]:
+    def _replace(self, worker: Worker) -> list[tuple[CampaignJob, JobDone]]:
         """Replace a worker that died; its current seed is lost, its queued seeds are not."""
         worker.process.join()
         lost, *left = worker.pending_jobs
@@ -372,7 +437,8 @@ class WorkerPool:
         for job in left:
             successor.pending_jobs.append(job)
             successor.connection.send(job)
-        return lost, broken(lost, f"its worker process died (exit code {exit_code})")
+        trouble = f"its worker process died (exit code {exit_code})"
+        return [(each, broken(each, trouble)) for each in lost.each()]
 
     def _start_worker(self) -> Worker:
         near, far = self._context.Pipe()
@@ -389,4 +455,4 @@ def _serve(connection: Connection) -> None:
             job = connection.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
-        connection.send(run_job_safely(job))
+        connection.send(run_each(job))

@@ -92,9 +92,9 @@ def fault_text(fault: Fault, affected: str | None = None) -> str:
         if (text := _param_text(kind.family, name, value))
     ]
     what = f"{fault.kind} of {target}" if target else fault.kind
-    return (
-        f"{what}{' ' if details else ''}{', '.join(details)}, {trigger_text(fault.trigger, target)}"
-    )
+    later = f", armed {_time(fault.armed_after_ms)} later" if fault.armed_after_ms else ""
+    when = trigger_text(fault.trigger, target)
+    return f"{what}{' ' if details else ''}{', '.join(details)}, {when}{later}"
 
 
 def trigger_text(trigger: Trigger, target: str) -> str:

@@ -19,6 +19,7 @@ from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.faults.fault import Fault
 
 if TYPE_CHECKING:
+    from kraftsim.lab.explore.fork import Fork
     from kraftsim.world.simulated.world import Observer
 
 # --------------------------------------------------------------------------------------------------
@@ -84,10 +85,12 @@ def run_request(
     clients: tuple[str, ...] = (),
     restarts_clients: bool = False,
     observer: "Observer | None" = None,
+    fork: "Fork | None" = None,
 ) -> RunResult:
     """Run a request, and return the result; `clients` as for `run_scenario`.
 
-    `observer` gets every event of a run in simulation, in this process only.
+    `observer` gets every event of a run in simulation, and `fork` lets it branch: in this process
+    only.
     """
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
@@ -99,7 +102,7 @@ def run_request(
     if request.mode is Mode.SIM:
         from kraftsim.lab.explore.virtual import run_in_virtual_time
 
-        return run_in_virtual_time(request, directory, observer)
+        return run_in_virtual_time(request, directory, observer, fork)
     from kraftsim.lab.explore.over_sockets import run_over_sockets
 
     if directory is None:

@@ -57,6 +57,8 @@ MILLISECONDS: Final = "_ms"
 
 def simpler_faults(fault: Fault) -> Iterator[Fault]:
     """Yield faults that are simpler in one respect."""
+    if fault.armed_after_ms:
+        yield msgspec.structs.replace(fault, armed_after_ms=0)
     for trigger in _simpler_triggers(fault.trigger):
         yield msgspec.structs.replace(fault, trigger=trigger)
     usual = FAULTS.named(fault.kind).params

@@ -15,6 +15,7 @@ from kraftsim.events.runs import ClientErrorsChecked, RunEnded, RunStarted
 from kraftsim.invariants.invariant import Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
 from kraftsim.lab.explore.conclude import Ending, conclude
+from kraftsim.lab.explore.fork import Fork
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.faults.arm import FaultSchedule
@@ -112,15 +113,25 @@ def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
 
 
 def run_in_virtual_time(
-    request: RunRequest, directory: RunDirectory | None, observer: Observer | None = None
+    request: RunRequest,
+    directory: RunDirectory | None,
+    observer: Observer | None = None,
+    fork: Fork | None = None,
 ) -> RunResult:
-    """Run the scenario in a simulation of its own; `observer` gets every event."""
+    """Run the scenario in a simulation of its own; `observer` gets every event.
+
+    With a `fork`, the run goes on with another schedule in each of its child processes, and returns
+    there; in this process it raises BranchesRun.
+    """
     with collected_after():
-        return _played(request, directory, observer)
+        return _played(request, directory, observer, fork)
 
 
 def _played(
-    request: RunRequest, directory: RunDirectory | None, observer: Observer | None
+    request: RunRequest,
+    directory: RunDirectory | None,
+    observer: Observer | None,
+    fork: Fork | None,
 ) -> RunResult:
     spec = request.spec(port=PORT)
     oracle = Oracle(must_exercise=request.scenario.must_exercise)
@@ -130,7 +141,11 @@ def _played(
             simulation.observe(observer)
         run = set_up(request, simulation)
         schedule, cluster = run.schedule, run.cluster
+        if fork is not None:
+            fork.prepare(simulation, schedule)
         trouble = run.run(request.scenario.limit_seconds)
+        if fork is not None:
+            request = fork.chosen()
         if trouble is None or not simulation.violations:
             run.finish()
         else:

@@ -2,8 +2,9 @@
 fired and effective.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from kraftsim.lab.faults.fault import (
 )
 from kraftsim.lab.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.lab.faults.state_tracker import state_tracker_of, trigger_context_at
-from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated import Simulation, TriggerContext
 
 Moment = Literal["before", "after"]
 
@@ -49,16 +50,26 @@ def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Injecti
     Raises KeyError for an unknown kind or state, and ValueError for a parameter that its kind does
     not have.
     """
+    injection = _unarmed(fault, simulation, key)
+    _arm(injection)
+    return injection
+
+
+def _unarmed(fault: Fault, simulation: Simulation, key: str | None) -> Injection:
     kind = fault_kind(fault.kind)
     _require_known_params(fault, kind)
-    injection = Injection(fault, kind, simulation, key)
+    return Injection(fault, kind, simulation, key)
+
+
+def _arm(injection: Injection) -> None:
+    fault, simulation = injection.fault, injection.simulation
     simulation.world_of(simulation.harness).emit(
         FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger))
     )
-    if kind.prepare is not None:
-        kind.prepare(injection)
+    prepare = fault_kind(fault.kind).prepare
+    if prepare is not None:
+        prepare(injection)
     _tie(injection, simulation)
-    return injection
 
 
 def tally(injections: Iterable[Injection]) -> dict[str, EffectTally]:
@@ -145,6 +156,9 @@ class FaultSchedule:
         self._simulation = simulation
         self._strikes: list[Injection] = []
         self._by_hand: list[Injection] = []
+        self._armed_at_ms = 0
+        self._branching: tuple[int, Callable[[], Sequence[Fault]]] | None = None
+        self._is_healed = False
         if any(isinstance(fault.trigger, OnContact) for fault in self.faults):
             simulation.triggers.watch_contacts()
 
@@ -153,14 +167,44 @@ class FaultSchedule:
         """The state of each fault, in the order of `faults`; empty before they are armed."""
         return tuple(self._strikes)
 
+    def branch_after(self, after_ms: int, branch: Callable[[], Sequence[Fault]]) -> None:
+        """Let `branch` return the rest of the schedule, so long after it is armed: faults with this
+        `armed_after_ms`. The run is then the same as one with all of them from the beginning.
+        """
+        assert after_ms > 0, "the schedule is armed before it branches"
+        self._simulation.triggers.watch_contacts()
+        self._branching = after_ms, branch
+
     def arm(self) -> None:
-        """Arm every fault in the simulation."""
-        now_ms = self._simulation.now_ns // NANOSECONDS_PER_MILLISECOND
+        """Arm every fault in the simulation, now or later."""
+        self._armed_at_ms = self._simulation.now_ns // NANOSECONDS_PER_MILLISECOND
+        self._strikes += self._unarmed(0)
+        later = {fault.armed_after_ms for fault in self.faults}
+        if self._branching is not None:
+            later.add(self._branching[0])
+        for after_ms in sorted(later - {0}):
+            self._simulation.triggers.at(
+                (self._armed_at_ms + after_ms) * NANOSECONDS_PER_MILLISECOND,
+                partial(self._arm_later, after_ms),
+            )
+        for injection in self._strikes:
+            if not injection.fault.armed_after_ms:
+                _arm(injection)
+
+    def _unarmed(self, first: int) -> list[Injection]:
         keys = keys_of(self.faults)
-        self._strikes += [
-            arm(_counted_from(fault, now_ms), self._simulation, key)
-            for fault, key in zip(self.faults, keys, strict=True)
+        return [
+            _unarmed(_counted_from(fault, self._armed_at_ms), self._simulation, key)
+            for fault, key in list(zip(self.faults, keys, strict=True))[first:]
         ]
+
+    def _arm_later(self, after_ms: int, trigger_context: TriggerContext) -> None:
+        if self._branching is not None and self._branching[0] == after_ms:
+            self.faults = (*self.faults, *self._branching[1]())
+            self._strikes += self._unarmed(len(self._strikes))
+        for injection in self._strikes:
+            if injection.fault.armed_after_ms == after_ms and not self._is_healed:
+                _arm(injection)
 
     def add(self, fault: Fault) -> None:
         """Arm one more fault, which is not of the schedule; its times count from the beginning of
@@ -170,6 +214,7 @@ class FaultSchedule:
 
     def heal(self) -> None:
         """End every fault that lasts, and disarm the others."""
+        self._is_healed = True
         for injection in (*self._strikes, *self._by_hand):
             injection.end()
 
@@ -204,4 +249,5 @@ def keys_of(faults: Sequence[Fault]) -> list[str]:
 def _counted_from(fault: Fault, now_ms: int) -> Fault:
     if not isinstance(fault.trigger, AtTime):
         return fault
-    return msgspec.structs.replace(fault, trigger=AtTime(at_ms=fault.trigger.at_ms + now_ms))
+    at_ms = fault.trigger.at_ms + fault.armed_after_ms + now_ms
+    return msgspec.structs.replace(fault, trigger=AtTime(at_ms=at_ms))

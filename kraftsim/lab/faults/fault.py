@@ -158,17 +158,22 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One fault of a run.
 
     Targets are host names, groups of them, or `leader`; between hosts 'a>b' is one direction,
-    'a<>b' both (see `targets`).
+    'a<>b' both (see `targets`). `armed_after_ms` is virtual time between the arming of the schedule
+    and that of this fault: until then it does not exist, and its trigger counts from then. Only a
+    simulation can do that.
     """
 
     kind: str
     trigger: Trigger
     target: str = AT_THE_TRIGGER
     params: Mapping[str, Value] = {}
+    armed_after_ms: int = 0
 
     def __str__(self) -> str:
         params = ", ".join(f"{name} {value}" for name, value in self.params.items())
-        return f"{self.kind} of {self.target}{f' ({params})' if params else ''} {self.trigger}"
+        later = f", armed after {self.armed_after_ms} ms" if self.armed_after_ms else ""
+        what = f"{self.kind} of {self.target}{f' ({params})' if params else ''}"
+        return f"{what} {self.trigger}{later}"
 
 
 class Family(StrEnum):
