@@ -34,6 +34,7 @@ POWER_OF_BROKERS = "broker_power_loss"
 MIGRATION = "zk_to_kraft_migration"
 MIGRATION_FAILOVER = "controller_failover_during_migration"
 ROLLBACK = "migration_rollback"
+NEW_QUORUM = "migration_begun_again_with_new_quorum"
 ON_ZOOKEEPER = "zookeeper_faults_under_load"
 ROLLING_ZOOKEEPER = "rolling_upgrade_on_zookeeper"
 WITHOUT_RIGHTS = "broker_loses_cluster_action"
@@ -57,7 +58,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "logs": (LEADERS, POWER_OF_BROKERS, COMPACTION, REMEMBERED),
     "kip-848": (ZOMBIES, COMPACTED),
     "offsets": (EXACTLY_ONCE, ZOMBIES, COMPACTED),
-    "migration": (MIGRATION, MIGRATION_FAILOVER, ROLLBACK),
+    "migration": (MIGRATION, MIGRATION_FAILOVER, ROLLBACK, NEW_QUORUM),
     "zookeeper": (ON_ZOOKEEPER, MIGRATION, ROLLING_ZOOKEEPER),
     "security": (WITHOUT_RIGHTS, UPGRADE, MIGRATION),
     "quotas": (EXACTLY_ONCE, UPGRADE),
