@@ -333,9 +333,10 @@ class SocketEnvironment:
     async def wait_for_leader(self) -> None:
         """Return when a controller reports that it is active.
 
-        In ZooKeeper mode the controller is a broker, which brokers report.
+        In ZooKeeper mode, and after a migration was rolled back, the controller is a broker, which
+        brokers report.
         """
-        if self.spec.controllers:
+        if any(name not in self._faults.field.retired for name in self.spec.controller_names):
             await leader_of(self.spec)
         else:
             await self.wait_for_brokers()
