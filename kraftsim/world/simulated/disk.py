@@ -144,7 +144,9 @@ class SimulatedDisk:
 
     def write(self, inode: Inode, kind: FileClass, chunks: Sequence[Chunk]) -> int:
         """Append to a file; a full disk accepts a part and fails."""
-        self._watched("write", kind, "before")
+        is_watched = self._durable.watch is not None
+        if is_watched:
+            self._watched("write", kind, "before")
         position = len(inode.cache)
         faults = self._durable.faults
         if faults.full:
@@ -155,7 +157,8 @@ class SimulatedDisk:
                 raise OSError(errno.ENOSPC, "No space left on device")
         for chunk in chunks:
             inode.cache += chunk
-        self._watched("write", kind, "after")
+        if is_watched:
+            self._watched("write", kind, "after")
         return position
 
     async def sync(self, inode: Inode, kind: FileClass) -> None:

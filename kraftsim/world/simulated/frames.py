@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from kraftsim.world.simulated.transport import SimulatedTransport
 
@@ -27,51 +29,26 @@ Rewrite = Callable[[bytes], bytes]
 """A complete frame, its size field included -> its replacement (empty: it is dropped)."""
 
 
-class FrameSeen:
+class FrameSeen(Struct, eq=False):
     """A frame that is about to be sent, or was just sent. It can be changed only before it is sent.
 
     `request` is that of a response; None for a request, and for an answer to a request from before
     the watch.
     """
 
-    __slots__ = (
-        "_cut_after",
-        "_holds",
-        "_rewrites",
-        "api_key",
-        "api_version",
-        "correlation_id",
-        "data",
-        "is_response",
-        "request",
-        "size_bytes",
-        "transport",
-    )
-
-    def __init__(
-        self,
-        transport: "SimulatedTransport",
-        *,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        size_bytes: int,
-        is_response: bool = False,
-        request: "FrameSeen | None" = None,
-    ) -> None:
-        self.transport = transport
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.size_bytes = size_bytes
-        """The size with its size field."""
-        self.is_response = is_response
-        self.request = request
-        self.data = b""
-        """All of its bytes, once it was written, if `rewrite` was called."""
-        self._cut_after: int | None = None
-        self._holds = 0
-        self._rewrites: tuple[Rewrite, ...] = ()
+    transport: "SimulatedTransport"
+    api_key: int
+    api_version: int
+    correlation_id: int
+    size_bytes: int
+    """The size with its size field."""
+    is_response: bool = False
+    request: "FrameSeen | None" = None
+    data: bytes = b""
+    """All of its bytes, once it was written, if `rewrite` was called."""
+    _cut_after: int | None = None
+    _holds: int = 0
+    _rewrites: tuple[Rewrite, ...] = ()
 
     @property
     def client(self) -> str:
@@ -121,16 +98,6 @@ class FrameSeen:
     def holds(self) -> int:
         """The number of holds."""
         return self._holds
-
-    @property
-    def is_changed(self) -> bool:
-        """Return whether anything was decided about it."""
-        return bool(self._holds or self._cut_after is not None or self._rewrites)
-
-    @property
-    def is_rewritten(self) -> bool:
-        """Return whether the whole frame is needed."""
-        return bool(self._rewrites)
 
     def rewritten(self, data: bytes) -> bytes:
         """Return the replacement of the whole frame."""
@@ -223,7 +190,7 @@ class FrameWatch:
         frame = self._begin(lane, transport, data, 0)
         if transport.is_closing():
             return
-        if frame.is_changed:
+        if frame._holds or frame._cut_after is not None or frame._rewrites:
             ready = bytearray()
             self._prepare(frame, transport, ready)
             self._take(lane, data, ready)
@@ -245,12 +212,30 @@ class FrameWatch:
     def _begin(
         self, lane: _Lane, transport: "SimulatedTransport", data: bytes, position: int
     ) -> FrameSeen:
-        frame = self._seen(
-            transport, lane.head.unpack_from(data, position), is_response=lane is self._responses
-        )
+        if lane is self._requests:
+            size, api_key, api_version, correlation_id = lane.head.unpack_from(data, position)
+            frame = FrameSeen(
+                transport, api_key, api_version, correlation_id, size + SIZE_FIELD_BYTES
+            )
+            self._unanswered[correlation_id] = frame
+        else:
+            size, correlation_id = lane.head.unpack_from(data, position)
+            request = self._unanswered.pop(correlation_id, None)
+            api_key, api_version = (
+                (UNKNOWN, UNKNOWN) if request is None else (request.api_key, request.api_version)
+            )
+            frame = FrameSeen(
+                transport,
+                api_key,
+                api_version,
+                correlation_id,
+                size + SIZE_FIELD_BYTES,
+                True,
+                request,
+            )
         lane.missing_bytes = frame.size_bytes
         self._report(frame, "before")
-        lane.frame = frame if frame.is_rewritten else None
+        lane.frame = frame if frame._rewrites else None
         return frame
 
     def _prepare(self, frame: FrameSeen, transport: "SimulatedTransport", ready: bytearray) -> None:
@@ -276,28 +261,3 @@ class FrameWatch:
             ready += lane.frame.rewritten(bytes(lane.collected))
             lane.frame = None
             lane.collected.clear()
-
-    def _seen(
-        self, transport: "SimulatedTransport", head: tuple[int, ...], *, is_response: bool
-    ) -> FrameSeen:
-        if is_response:
-            size, correlation_id = head
-            request = self._unanswered.pop(correlation_id, None)
-            api_key, api_version = (
-                (UNKNOWN, UNKNOWN) if request is None else (request.api_key, request.api_version)
-            )
-        else:
-            size, api_key, api_version, correlation_id = head
-            request = None
-        frame = FrameSeen(
-            transport,
-            api_key=api_key,
-            api_version=api_version,
-            correlation_id=correlation_id,
-            size_bytes=size + SIZE_FIELD_BYTES,
-            is_response=is_response,
-            request=request,
-        )
-        if not is_response:
-            self._unanswered[correlation_id] = frame
-        return frame
