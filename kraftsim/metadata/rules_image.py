@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -506,6 +507,7 @@ def final_metadata_events(
     record: the header of a snapshot of Apache Kafka may have the time of the batch after it.
     """
     disks = _disks(files)
+    parse = cache(parse_record)  # the logs of all nodes have the same records
     places = {
         end_offset for disk in disks.values() for end_offset in disk.snapshots
     }  # for membership only, never iterated
@@ -543,6 +545,7 @@ def final_metadata_events(
                     places,
                     forgets_from=forgets_from,
                     with_timestamps=with_timestamps,
+                    parse=parse,
                 )
 
 
@@ -598,6 +601,7 @@ def _said(
     *,
     forgets_from: int,
     with_timestamps: bool,
+    parse: Callable[[bytes], Message],
 ) -> Iterator[FinalMetadata]:
     image, epoch, next_offset, timestamp = MetadataImage(), NO_EPOCH, from_offset, NO_TIMESTAMP
 
@@ -618,7 +622,7 @@ def _said(
         for batch in _intact(snapshot[1]):
             for _, record in _entries(batch):
                 if record is not None:
-                    image.load(parse_record(record))
+                    image.load(parse(record))
         image.skip(from_offset - 1)
         yield event()
     reported_offset = next_offset
@@ -631,7 +635,7 @@ def _said(
             if record is None:
                 image.skip(offset)
             else:
-                image.replay(parse_record(record), offset)
+                image.replay(parse(record), offset)
             next_offset, epoch, timestamp = (
                 offset + 1,
                 batch.partition_leader_epoch,

@@ -135,6 +135,7 @@ class RecordBatch:
         "batch_length",
         "buffer",
         "crc",
+        "is_control",
         "last_offset",
         "last_offset_delta",
         "magic",
@@ -167,6 +168,8 @@ class RecordBatch:
     """
     next_offset: int
     """The first offset after this batch."""
+    is_control: bool
+    """Whether the batch contains control records instead of a producer's records."""
 
     def __init__(self, buffer: Bytes, position: int = 0) -> None:
         if len(buffer) < position + HEADER_SIZE_BYTES:
@@ -188,6 +191,7 @@ class RecordBatch:
         ) = HEADER.unpack_from(buffer, position)
         self.last_offset = last_offset = self.base_offset + self.last_offset_delta
         self.next_offset = last_offset + 1
+        self.is_control = bool(self.attributes & CONTROL_BIT)
         self.buffer = buffer
         self.position = position
         self.size_bytes = size_bytes = self.batch_length + LENGTH_OVERHEAD_BYTES
@@ -234,11 +238,6 @@ class RecordBatch:
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the batch contains control records instead of a producer's records."""
-        return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:

@@ -37,14 +37,8 @@ RecordClass = Callable[[int], type]
 
 def build_frame(record: Message, version: int) -> bytes:
     """Return the value of the log record that contains a record."""
-    cls: type = type(record)
-    declaration = declaration_of(cls)
-    assert declaration.kind == "metadata" and declaration.api_key is not None, (
-        f"{declaration.name} has no number"
-    )
-    return FRAME.pack(FRAME_VERSION, declaration.api_key, version) + compiled(cls, version).encode(
-        record
-    )
+    start, codec = _codec_of(type(record), version)  # type: ignore[arg-type]  # a class is hashable
+    return start + codec.encode(record)
 
 
 def parse_frame(value: bytes, record_class: RecordClass) -> Message:
@@ -70,6 +64,16 @@ def parse_frame(value: bytes, record_class: RecordClass) -> Message:
 def frame_record_version(value: bytes) -> int:
     """Return the version of the record in a value that `parse_frame` accepts."""
     return value[2]
+
+
+@cache
+def _codec_of(cls: type, version: int) -> tuple[bytes, CompiledMessage[Message]]:
+    """Return the start of the frame of a record of a class, and its codec."""
+    declaration = declaration_of(cls)
+    assert declaration.kind == "metadata" and declaration.api_key is not None, (
+        f"{declaration.name} has no number"
+    )
+    return FRAME.pack(FRAME_VERSION, declaration.api_key, version), compiled(cls, version)
 
 
 @cache
