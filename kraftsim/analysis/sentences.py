@@ -82,6 +82,10 @@ _TEMPLATES: Final = {
     f"{_GROUP}, written at offset {{log_offset}}",
     "FinalRecord": "the final log of {topic}-{partition} on {broker} has record {record_key} at "
     "offset {offset}",
+    "FinalRemoteEpoch": "remote segment {segment_id} of {topic}-{partition} has "
+    "{first_offset~last_offset~offset} of epoch {leader_epoch}",
+    "FinalRemoteSegment": "remote segment {segment_id} of {topic}-{partition}, "
+    "{first_offset~last_offset~offset}, is in state {status} and has the objects {objects}",
     "FinalTransaction": "the final log of {broker} has the state {status} of transactional id "
     f"{{transactional_id}}, {_PRODUCER}, at offset {{offset}}",
     "GroupRemoved": "{node} removed group {group_id} ({reason})",

@@ -171,6 +171,17 @@ def final_log_events(files: Mapping[str, bytes], *, with_records: bool = True) -
         yield from _events_of_log(name, segments, with_records)
 
 
+def final_batches(files: Mapping[str, bytes], topic: str) -> Iterator[list[RecordBatch]]:
+    """Yield the batches of each partition of a topic, of the replica that has most of them."""
+    longest: dict[int, list[RecordBatch]] = {}
+    for name, segments in sorted(_segments_by_log(files).items()):
+        if name.topic == topic:
+            batches = list(_intact_batches(sorted(segments)))
+            if len(batches) > len(longest.get(name.partition, [])):
+                longest[name.partition] = batches
+    yield from (batches for _, batches in sorted(longest.items()))
+
+
 def _segments_by_log(files: Mapping[str, bytes]) -> dict[LogName, list[tuple[int, bytes]]]:
     logs: dict[LogName, list[tuple[int, bytes]]] = {}
     for path in sorted(files):

@@ -113,3 +113,33 @@ class ProducerStateCompared(Event):
     producer_count: int
     digest: str
     promised: bool
+
+
+class FinalRemoteSegment(Event):
+    """Read after the run: a segment of `__remote_log_metadata` in its last state, and the suffixes
+    of its objects in the remote store, comma-separated.
+
+    `status` is a RemoteLogSegmentState; -1: objects of which the log says nothing.
+    """
+
+    topic: str
+    partition: int
+    segment_id: str
+    status: int
+    first_offset: int
+    last_offset: int
+    objects: str
+    is_transaction_index_empty: bool
+
+
+class FinalRemoteEpoch(Event):
+    """Right after FinalRemoteSegment, once per leader epoch of a complete segment: its offsets
+    there; both are inclusive.
+    """
+
+    topic: str
+    partition: int
+    segment_id: str
+    leader_epoch: int
+    first_offset: int
+    last_offset: int

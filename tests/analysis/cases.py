@@ -40,6 +40,7 @@ from tests.analysis.owner_cases import ADMIN_ROWS, OWNER_ROWS
 from tests.analysis.pending_cases import LATE_PENDING_ROWS, MINUTE_MS, PENDING_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.reading_cases import READING_ROWS
+from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import TURN_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
@@ -702,6 +703,6 @@ CASES = [
         Case(*row)
         for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *ADMIN_ROWS, *WASTE_ROWS)
     ),
-    *(Case(*row) for row in (*PENDING_ROWS, *SPENT_ROWS)),
+    *(Case(*row) for row in (*PENDING_ROWS, *SPENT_ROWS, *REMOTE_ROWS)),
     *(Case(*row)._replace(between_ms=MINUTE_MS) for row in LATE_PENDING_ROWS),
 ]

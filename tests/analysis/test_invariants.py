@@ -70,6 +70,7 @@ from tests.analysis.owner_cases import add_admin_events, add_owner_events
 from tests.analysis.pending_cases import add_pending_events
 from tests.analysis.random_transactions import add_transaction_events
 from tests.analysis.reading_cases import add_read_events
+from tests.analysis.remote_cases import add_remote_events
 from tests.analysis.replica_cases import add_replica_events
 from tests.analysis.sequence_retry_cases import add_sequence_events
 from tests.analysis.spent_cases import add_spent_events
@@ -231,6 +232,7 @@ def random_history(seed: int) -> History:
         add_controller_events,
         add_pending_events,
         add_spent_events,
+        add_remote_events,
     ):
         add_events(history, random, slip)
     return history

@@ -25,6 +25,7 @@ from kraftsim.lab.faults.rules_request_faults import api_name
 from kraftsim.metadata.rules_image import final_metadata_events
 from kraftsim.partitions.rules_final_log import final_log_events
 from kraftsim.server.events_connections import FrameSent
+from kraftsim.tiered_storage.final_segments import final_remote_events
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
 from kraftsim.world.simulated.world import Observer
 
@@ -87,11 +88,16 @@ class VirtualRun:
 
         Content that cannot be replayed is a bug in the nodes that wrote it.
         """
+        segments, stores = self.cluster.segment_files(), self.simulation.stores.values()
         try:
             final = [
-                *final_log_events(self.cluster.segment_files()),
+                *final_log_events(segments),
                 *final_metadata_events(self.cluster.metadata_files()),
             ]
+            if stores:
+                final += final_remote_events(
+                    segments, [key for store in stores for key in store.contents]
+                )
         except AssertionError as error:
             self.simulation.violation(
                 BELIEF, f"the content of the disks cannot be replayed: {error}"

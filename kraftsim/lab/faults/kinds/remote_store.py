@@ -149,8 +149,11 @@ def lost_object(injection: Injection) -> None:
     lost = store.contents.pop(key)
     injection.record_effect(f"{key} is gone")
 
+    segment = key.partition(".")[0]
+
     def heal() -> None:
-        store.contents.setdefault(key, lost)
+        if any(each.startswith(segment) for each in store.contents):  # it was not deleted since
+            store.contents.setdefault(key, lost)
 
     injection.lasting(heal, injection.integer("duration_ms"))
 
