@@ -56,9 +56,10 @@ COORDINATED_PARTITIONS = 3
 REPLICAS = 3
 BROKERS = ("broker-1", "broker-2", "broker-3", "broker-4")
 RELEASE = "4.2"
-"""In 4.3 and 4.4 a reassignment that is replaced by one without its new replica is never completed:
-that replica stays an adding one, is a removing one as well, and KAFKA-19975 waits for all adding
-ones (ReplicationControlManager.changePartitionReassignment does not clear them).
+"""In 4.3 and 4.4 a reassignment that is replaced by one without its new replica is not completed
+before that replica is in sync: it stays an adding one, is a removing one as well, and KAFKA-19975
+waits for all adding ones. So does Apache Kafka 4.4.0, while 4.2.2 completes it at once
+(tests/apache_kafka/replaced_reassignments.py; docs/replayed-bugs.md).
 """
 DIRECTORIES = ("/data", "/data/second")
 FAILURES = Failures(peers=peers_of(BROKERS))
