@@ -291,7 +291,7 @@ def invalid_requests(target: Target) -> None:
             ("no time-out", {"rebalance_timeout_ms": -1}, 42),
             ("null partitions", {"topic_partitions": None}, 42),
             ("partitions already", {"topic_partitions": rows_of({topic.topic_id: (0,)})}, 42),
-            ("null topics", {"subscribed_topic_names": None}, 42),
+            ("null topics and no expression", {"subscribed_topic_names": None}, 42),
             ("temporary leave without an instance id", {"member_epoch": -2}, 42),
             ("an epoch below all", {"member_epoch": -3}, 42),
             ("an unknown assignor", {"server_assignor": "nobody"}, 112),

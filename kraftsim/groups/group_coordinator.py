@@ -286,6 +286,11 @@ class GroupParts(Protocol):
         ...
 
     @property
+    def members_drop_unsubscribed(self) -> bool:
+        """Whether a member gives up at once what it does not subscribe to any longer."""
+        ...
+
+    @property
     def members_may_rejoin(self) -> bool:
         """Whether a member may rejoin without having left."""
         ...
@@ -329,6 +334,7 @@ def group_settings(config: NodeConfig, parts: GroupParts) -> GroupSettings:
         consumer_migration_policy=config.group_consumer_migration_policy
         or (BIDIRECTIONAL if parts.has_consumer_groups else DISABLED),
         makes_group_unjudged=not parts.has_consumer_groups,
+        consumer_drops_unsubscribed=parts.members_drop_unsubscribed,
         share_groups_first=parts.share_groups_first,
         has_coordinator_runtime=parts.has_consumer_groups or may_serve_consumers(config, parts),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Final, Protocol
 
+from kraftsim.core.expressions import InvalidExpression, client_expression
 from kraftsim.groups.rules_assignors import NO_SHARES, Shares
 from kraftsim.groups.rules_classic_group import CONSUMER_PROTOCOL
 from kraftsim.groups.rules_offsets import GroupOffsets
@@ -198,6 +199,11 @@ class ConsumerGroup:
         if member.subscribed_regex:
             found.update(dict.fromkeys(self.resolved.get(member.subscribed_regex, ())))
         return sorted(found)
+
+    def subscribed_ids(self, member: ConsumerMember, topics: "TopicsView") -> frozenset[bytes]:
+        """Return the ids of the existing topics that a member subscribes to."""
+        found = (topics.find(name) for name in self.topics_of(member))
+        return frozenset(each[0] for each in found if each is not None)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether any member subscribes to a topic."""
@@ -466,6 +472,17 @@ def hash_of_topics(names: Iterable[str], topics: TopicsView) -> int:
     return hashed - INT64 if hashed >= INT64 // 2 else hashed
 
 
+def fitting(expression: str, topics: TopicsView) -> tuple[str, ...]:
+    """Return the topics that an expression matches: none if it is invalid, which is possible only
+    for one from the log.
+    """
+    try:
+        pattern = client_expression(expression)
+    except InvalidExpression:
+        return ()
+    return tuple(name for name in topics.names() if pattern.fullmatch(name))
+
+
 # --------------------------------------------------------------------------------------------------
 # Reconciliation of a member: revoke, assign, wait
 #
@@ -482,21 +499,47 @@ def reconciled(
     target: Shares,
     owned: Shares | None,
     is_taken: IsTaken,
+    subscribed: frozenset[bytes] | None = None,
+    reads_others: bool = False,
 ) -> ConsumerMember:
     """Return the member after its next step, or unchanged if there is none.
 
     `owned` are the partitions that the member reports, None if it does not; `is_taken` returns
-    whether a partition is still assigned to another member or pending revocation there.
+    whether a partition is still assigned to another member or pending revocation there. With
+    `subscribed` topics a member gets and keeps no partition of others, whatever its target says,
+    and one that `reads_others` gives them up at once (CurrentAssignmentBuilder since 4.2).
     """
+    if subscribed is not None:
+        target = {key: numbers for key, numbers in target.items() if key in subscribed}
     match member.state:
         case MemberState.STABLE if member.member_epoch == target_epoch:
-            return member
+            return _dropped(member, subscribed, owned, target_epoch) if reads_others else member
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_owns(owned, member.pending_revocation):
-                return member
+                return _dropped(member, subscribed, owned, target_epoch) if reads_others else member
             return _next(member, member.member_epoch + 1, target_epoch, target, owned, is_taken)
         case _:
             return _next(member, member.member_epoch, target_epoch, target, owned, is_taken)
+
+
+def _dropped(
+    member: ConsumerMember,
+    subscribed: frozenset[bytes] | None,
+    owned: Shares | None,
+    target_epoch: int,
+) -> ConsumerMember:
+    """Return a member that gives up what it does not subscribe to any longer."""
+    if subscribed is None or subscribed.issuperset(member.assigned):
+        return member
+    kept = {key: numbers for key, numbers in member.assigned.items() if key in subscribed}
+    revoked = dict(member.pending_revocation)
+    for key, numbers in member.assigned.items():
+        if key not in subscribed:
+            revoked[key] = tuple(sorted({*revoked.get(key, ()), *numbers}))
+    epoch, state, pending = member.member_epoch, member.state, member.pending_revocation
+    if _still_owns(owned, revoked):
+        state, pending = MemberState.UNREVOKED_PARTITIONS, revoked
+    return _moved(member, epoch, state, kept, pending, target_epoch)
 
 
 def _next(

@@ -14,7 +14,6 @@ from dataclasses import replace
 from msgspec import Struct
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.expressions import InvalidExpression, client_expression
 from kraftsim.groups.rules_assignors import (
     NO_SHARES,
     AssignedMember,
@@ -30,6 +29,7 @@ from kraftsim.groups.rules_consumer_group import (
     ConsumerMember,
     MemberState,
     TopicsView,
+    fitting,
     hash_of_topics,
     reconciled,
 )
@@ -351,7 +351,9 @@ class ConsumerGroups:
             self.do(changes, member_change(group.group_id, wanted))
         self._follow_topics(group, changes, now, reads_others=reads_others)
         self._assign_if_due(group, changes, now, newcomer=member.member_id if is_new else None)
-        return self._reconcile(group, group.members[member.member_id], owned, changes, now)
+        return self._reconcile(
+            group, group.members[member.member_id], owned, changes, now, reads_others=reads_others
+        )
 
     def _member_of(
         self, group: ConsumerGroup, asked: HeartbeatInput, changes: list[Change]
@@ -518,7 +520,7 @@ class ConsumerGroups:
         for expression in sorted(used):
             if are_same_topics and expression in group.resolved:
                 continue
-            found = self._fitting(expression)
+            found = fitting(expression, self._topics)
             if group.resolved.get(expression) != found:
                 self.do(
                     changes,
@@ -530,16 +532,6 @@ class ConsumerGroups:
         for expression in [each for each in group.resolved if each not in used]:
             self.do(changes, regex_tombstone(group.group_id, expression))
         return is_news
-
-    def _fitting(self, expression: str) -> tuple[str, ...]:
-        """Return the topics that an expression matches: none if it is invalid, which is possible
-        only for one from the log.
-        """
-        try:
-            pattern = client_expression(expression)
-        except InvalidExpression:
-            return ()
-        return tuple(name for name in self._topics.names() if pattern.fullmatch(name))
 
     def _assign_if_due(
         self, group: ConsumerGroup, changes: list[Change], now: GroupMoment, newcomer: str | None
@@ -590,9 +582,12 @@ class ConsumerGroups:
         owned: Shares | None,
         changes: list[Change],
         now: GroupMoment,
+        *,
+        reads_others: bool,
     ) -> ConsumerMember:
         """Reconcile a member. While it revokes partitions its rebalance timeout runs."""
-        if member.is_reconciled_to(group.assignment_epoch):
+        drops = self._settings.consumer_drops_unsubscribed
+        if member.is_reconciled_to(group.assignment_epoch) and not (drops and reads_others):
             return member
         target = group.targets.get(member.member_id, NO_SHARES)
         given_up = member.pending_revocation if self._settings.consumer_takes_back else NO_SHARES
@@ -607,6 +602,8 @@ class ConsumerGroups:
             target=target,
             owned=owned,
             is_taken=is_taken,
+            subscribed=group.subscribed_ids(member, self._topics) if drops else None,
+            reads_others=reads_others,
         )
         if reached == member:
             return member

@@ -131,6 +131,10 @@ class GroupSettings:
     """Whether a member may get back at once a partition that it has just revoked, if no other
     member got it (since 4.0).
     """
+    consumer_drops_unsubscribed: bool = False
+    """Whether a member gives up at once what it does not subscribe to any longer, before the next
+    target assignment (since 4.2).
+    """
     consumer_keeps_assignment_epochs: bool = False
     """Whether commits with an older epoch are validated by partition assignment epochs, which the
     records contain (KIP-1251).

@@ -19,6 +19,7 @@ from kraftsim.releases.traits import (
     EXPLAINED_UNREGISTRATION,
     FORGETS_BEGINNINGS,
     ISOLATION_OF_WHOLE_LISTINGS,
+    MEMBERS_DROP_UNSUBSCRIBED,
     MEMBERS_REJOIN,
     MEMBERS_TAKE_BACK,
     MOVES_WAIT_FOR_NEWCOMERS,
@@ -205,7 +206,7 @@ R4_2 = R4_1.followed_by(
     controller_apis={
         ApiKey.ADD_RAFT_VOTER: (0, 1),
     },
-    gained=(MEMBERS_REJOIN,),
+    gained=(MEMBERS_DROP_UNSUBSCRIBED, MEMBERS_REJOIN),
 )
 
 R4_3 = R4_2.followed_by(

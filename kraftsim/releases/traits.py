@@ -329,6 +329,15 @@ MEMBERS_REJOIN = Trait(
 )
 """A member of a consumer group may rejoin without having left (before: it is fenced)."""
 
+MEMBERS_DROP_UNSUBSCRIBED = Trait(
+    name="members-drop-unsubscribed",
+    since_release="4.2",
+    why="CurrentAssignmentBuilder; checked on 4.0.2, 4.1.2, 4.2.2 and 4.4.0",
+)
+"""A member whose subscription changes gives up at once what it does not subscribe to any longer
+(before: with its next target assignment).
+"""
+
 DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")
 """Target assignments of consumer groups are computed at intervals (before: at every change)."""
 

@@ -77,6 +77,7 @@ from kraftsim.releases.traits import (
     EXPLAINED_UNREGISTRATION,
     FORGETS_BEGINNINGS,
     KEEPS_PRODUCERS_OF_DELETED_RECORDS,
+    MEMBERS_DROP_UNSUBSCRIBED,
     MEMBERS_REJOIN,
     MEMBERS_TAKE_BACK,
     MIGRATES_BEHIND_A_GATE,
@@ -171,6 +172,7 @@ class Parts:
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
     share_groups_first: bool
+    members_drop_unsubscribed: bool
     members_may_rejoin: bool
     members_take_back: bool
     delays_assignments: bool
@@ -249,6 +251,7 @@ class Parts:
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             share_groups_first=release.has(SHARE_GROUPS_FIRST),
+            members_drop_unsubscribed=release.has(MEMBERS_DROP_UNSUBSCRIBED),
             members_may_rejoin=release.has(MEMBERS_REJOIN),
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),

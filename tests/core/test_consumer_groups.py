@@ -227,6 +227,30 @@ def test_regular_expression_subscribes_to_currently_matching_topics(
     assert state_of(harness.replayed_again()) == state_of(harness)
 
 
+@pytest.mark.parametrize(("drops", "left"), [(0, [id_of("t")]), (1, [])])
+def test_member_gives_up_at_once_what_it_does_not_read_any_longer(
+    drops: int, left: list[bytes]
+) -> None:
+    """Since 4.2, while the next target assignment is delayed (CurrentAssignmentBuilder)."""
+    harness = ConsumersHarness(
+        consumer_drops_unsubscribed=drops, consumer_assignment_interval_ms=1000
+    )
+    for topic in ("t", "u"):
+        harness.topics.make(topic, 2)
+    harness.join("a", "t")
+    answer = harness.beat("a", subscribed_names=("u",))
+    assert harness.consumers.members["a"].pending_revocation == (
+        {id_of("t"): (0, 1)} if drops else {}
+    )
+    assert list(harness.consumers.members["a"].assigned) == left
+    harness.beat("a")
+    harness.now_ms += 1000
+    harness.beat("a")
+    harness.beat("a")
+    assert list(harness.consumers.members["a"].assigned) == [id_of("u")]
+    assert answer.error is ErrorCode.NONE
+
+
 def test_expression_is_resolved_once_while_topics_are_unchanged(
     harness: ConsumersHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,9 +94,9 @@ def refuse_request(
             return _invalid("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
             return _invalid("TopicPartitions must be empty when (re-)joining.")
-        if not request.subscribed_topic_names and not request.subscribed_topic_regex:
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             return _invalid(
-                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-empty when "
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
                 "(re-)joining."
             )
     elif epoch == LEAVE_GROUP_STATIC_EPOCH and request.instance_id is None:
