@@ -3,8 +3,8 @@ or when they have expired.
 
 Up to 3.9 the tombstones are not awaited: what is deleted is gone at once, and may be back with the
 next coordinator. Since 4.0 a request is answered once everything that was written before is
-replicated, its own tombstones included; a response that has nothing to delete waits, too, so that a
-retry is not told that a group is gone while its tombstone may still be lost. Until then readers
+replicated, its own tombstones included. A request that has nothing to delete waits, too: otherwise
+a retry would get GROUP_ID_NOT_FOUND while the tombstone may still be lost. Until then readers
 (OffsetFetch, DescribeGroups, ListGroups) see what was there before, and writers do not. A group
 outlives its last offset until the next expiration (offsets.retention.check.interval.ms).
 Source: kafka.coordinator.group.GroupMetadataManager.cleanupGroupMetadata (requiredAcks = 0),

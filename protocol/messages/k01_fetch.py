@@ -44,6 +44,7 @@ ERRORS = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.INVALID_REQUEST,
+    ErrorCode.BROKER_NOT_AVAILABLE,  # a controller that shuts down
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,

@@ -24,6 +24,7 @@ ERRORS = (
     ErrorCode.INVALID_SESSION_TIMEOUT,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.REBALANCE_IN_PROGRESS,  # the group could not be written in time
     ErrorCode.MEMBER_ID_REQUIRED,  # since v4: the answer has the id to join with
     ErrorCode.GROUP_MAX_SIZE_REACHED,
     ErrorCode.FENCED_INSTANCE_ID,  # another member has taken this instance id over

@@ -15,6 +15,7 @@ ERRORS = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.STALE_BROKER_EPOCH,
     ErrorCode.BROKER_ID_NOT_REGISTERED,
+    ErrorCode.REQUEST_TIMED_OUT,  # after half of broker.heartbeat.interval.ms
 )
 
 

@@ -3,6 +3,7 @@ server of Apache Kafka answers there.
 """
 
 from dataclasses import replace
+from importlib import import_module
 from random import Random
 
 import pytest
@@ -163,6 +164,14 @@ def test_table_has_every_api_of_every_fault_space(each: Scenario) -> None:
     for api in apis_of(each.fault_space):
         found = possible_errors(api.key, api.clients, api.servers)
         assert found.errors or found.reason, api
+
+
+@pytest.mark.parametrize("place", TABLE, ids=lambda place: f"{place[0].name}-{'-'.join(place[1:])}")
+def test_errors_of_an_api_are_in_the_list_of_its_message(place: tuple[int, str, str]) -> None:
+    """That list is what Apache Kafka's handlers answer, and is kept beside the message."""
+    module = import_module(request_class(int(place[0])).__module__)
+    codes = {error.code for error in TABLE[place].errors}  # type: ignore[index]  # as below
+    assert codes <= set(module.ERRORS)
 
 
 @pytest.mark.parametrize("place", TABLE, ids=lambda place: f"{place[0].name}-{'-'.join(place[1:])}")

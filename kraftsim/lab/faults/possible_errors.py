@@ -18,8 +18,16 @@ Two are listed all the same. A member of a group that is answered UNKNOWN_MEMBER
 ILLEGAL_GENERATION joins again, and its former self expires with its session: as after a restart. A
 broker that is answered STALE_BROKER_EPOCH retries: as when a new controller lags.
 Source: kafka.server.KafkaApis, ReplicaManager, kafka.coordinator.transaction.TransactionCoordinator
-and TransactionStateManager, org.apache.kafka.coordinator.group.GroupCoordinatorService,
-kafka.server.ControllerApis, org.apache.kafka.raft.KafkaRaftClient, each for the handler of the API.
+and TransactionStateManager, org.apache.kafka.coordinator.group.GroupCoordinatorService with
+CoordinatorOperationExceptionHelper, each for the handler of the API. Of controllers the classes of
+3.9.1 and 4.4.0: ControllerApis gives a deadline, after which REQUEST_TIMED_OUT is answered, to
+CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments and
+BrokerHeartbeat only; ForwardingManagerImpl.ForwardingResponseHandler.onTimeout answers it to the
+client of any forwarded request. KafkaRaftClient.validateLeaderOnlyRequest answers
+BROKER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER and UNKNOWN_LEADER_EPOCH (of Fetch, FetchSnapshot,
+UpdateRaftVoter), validateVoterOnlyRequest none that is retriable (of Vote, BeginQuorumEpoch,
+EndQuorumEpoch). GroupMetadataManager.storeGroup of 3.9 and ClassicGroup since make
+REBALANCE_IN_PROGRESS of a timed-out append of JoinGroup.
 """
 
 from collections.abc import Iterable, Mapping
@@ -125,10 +133,13 @@ TOPIC_UNKNOWN: Final = (until(12, E.UNKNOWN_TOPIC_OR_PARTITION), since(13, E.UNK
 LEADER_MOVES: Final = (E.NOT_LEADER_OR_FOLLOWER, E.KAFKA_STORAGE_ERROR)
 CONTROLLER_MOVES: Final = (E.NOT_CONTROLLER,)
 CONTROLLER_IS_LATE: Final = (E.NOT_CONTROLLER, E.REQUEST_TIMED_OUT)
-"""The record was written: then the controller lost its office, or the deadline was over."""
+"""The record was written: then the controller lost its office, or the deadline was over, that of
+the controller or of the broker that forwards the request.
+"""
 RESIGNED: Final = (E.BROKER_NOT_AVAILABLE, E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_LEADER_EPOCH)
 NO_ERROR_OF_ELECTIONS = (
-    "FENCED_LEADER_EPOCH names a later epoch, which must exist; the vote itself is the answer"
+    "KafkaRaftClient.validateVoterOnlyRequest: FENCED_LEADER_EPOCH names a later epoch, which must "
+    "exist, and INVALID_REQUEST says that the request is not sound; the vote itself is the answer"
 )
 ZOOKEEPER_MODE = (
     "the controller of brokers in ZooKeeper mode does not send it again after an error: a broker "
@@ -332,7 +343,7 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         )
     },
     **{
-        (key, clients, CONTROLLERS): _errors(before=CONTROLLER_MOVES, after=CONTROLLER_IS_LATE)
+        (key, clients, CONTROLLERS): _errors(before=CONTROLLER_MOVES, after=CONTROLLER_MOVES)
         for key, clients in (
             (ApiKey.BROKER_REGISTRATION, BROKERS),
             (ApiKey.CONTROLLER_REGISTRATION, CONTROLLERS),
@@ -344,7 +355,7 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         reason="a new controller that lacks the registration yet answers that it is stale",
     ),
     (ApiKey.ALLOCATE_PRODUCER_IDS, BROKERS, CONTROLLERS): _errors(
-        before=(E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH), after=CONTROLLER_IS_LATE
+        before=(E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH), after=CONTROLLER_MOVES
     ),
     (ApiKey.ALLOCATE_PRODUCER_IDS, BROKERS, BROKERS): _errors(
         before=(E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH), after=(E.NOT_CONTROLLER,)
@@ -356,7 +367,7 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
             since(2, E.INELIGIBLE_REPLICA),
             since(2, E.OPERATION_NOT_ATTEMPTED),
         ),
-        after=CONTROLLER_IS_LATE,
+        after=CONTROLLER_MOVES,
         reason="after INVALID_UPDATE_VERSION and FENCED_LEADER_EPOCH a leader waits for new "
         "metadata, which must exist",
     ),
@@ -364,7 +375,7 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         before=(E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH), after=(E.NOT_CONTROLLER,)
     ),
     (ApiKey.ASSIGN_REPLICAS_TO_DIRS, BROKERS, CONTROLLERS): _errors(
-        before=(E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH), after=CONTROLLER_IS_LATE
+        before=(E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH), after=CONTROLLER_MOVES
     ),
     (ApiKey.ENVELOPE, BROKERS, CONTROLLERS): _errors(before=CONTROLLER_MOVES),
     (ApiKey.OFFSET_FOR_LEADER_EPOCH, BROKERS, BROKERS): _errors(
@@ -391,15 +402,10 @@ TABLE: Final[Mapping[tuple[ApiKey, str, str], PossibleErrors]] = {
         reason="INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED end the transaction's "
         "markers: only a former coordinator gets them",
     ),
-    (ApiKey.VOTE, CONTROLLERS, CONTROLLERS): _errors(
-        before=(E.BROKER_NOT_AVAILABLE,), reason=NO_ERROR_OF_ELECTIONS
-    ),
-    (ApiKey.BEGIN_QUORUM_EPOCH, CONTROLLERS, CONTROLLERS): _errors(
-        before=(E.BROKER_NOT_AVAILABLE,), reason=NO_ERROR_OF_ELECTIONS
-    ),
-    (ApiKey.END_QUORUM_EPOCH, CONTROLLERS, CONTROLLERS): _errors(
-        before=(E.BROKER_NOT_AVAILABLE,), reason=NO_ERROR_OF_ELECTIONS
-    ),
+    **{
+        (key, CONTROLLERS, CONTROLLERS): _errors(reason=NO_ERROR_OF_ELECTIONS)
+        for key in (ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
+    },
     (ApiKey.FETCH_SNAPSHOT, CONTROLLERS, CONTROLLERS): _errors(
         before=(*RESIGNED, E.SNAPSHOT_NOT_FOUND, E.POSITION_OUT_OF_RANGE)
     ),
