@@ -3,10 +3,9 @@ the metadata log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kraftsim.events.event import Event
 from kraftsim.metadata.rules_image import MetadataImage, difference
@@ -41,7 +40,16 @@ if TYPE_CHECKING:
 # it is after each allocation since.
 # Source: KIP-866.
 
-NO_ID = bytes(16)
+RULE_FIELDS: Final = (
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+    "principal",
+    "host",
+    "operation",
+    "permission_type",
+)
+"""The fields of AccessControlEntryRecord but its id."""
 
 
 def compare(
@@ -156,7 +164,8 @@ def _lost_access(before: MetadataImage, after: MetadataImage) -> Iterator[str]:
 def _rules_of(image: MetadataImage) -> list[str]:
     """Return the ACLs without their ids, which ZooKeeper does not have."""
     return sorted(
-        repr(replace(record, id=NO_ID)) for record in image.registries.access_rules.records()
+        repr([getattr(record, name) for name in RULE_FIELDS])
+        for record in image.registries.access_rules.records()
     )
 
 
