@@ -295,14 +295,15 @@ class ReceivedMetadata:
         new: dict[str, bytes] = {}
         for name, requested_id, state in named:
             error: ErrorCode | None = ErrorCode.INVALID_TOPIC_EXCEPTION
+            local = None
             if why_name_is_invalid(name) is None:
+                local = held(name, state.partition_index)
                 error = self._check_state(
-                    requested_id,
-                    state,
-                    held(name, state.partition_index),
-                    is_kraft=request.is_kraft_controller,
+                    requested_id, state, local, is_kraft=request.is_kraft_controller
                 )
             result.answers[name, state.partition_index] = error or ErrorCode.NONE
+            if error is None and self.is_behind(state, local, image.topic(name)):
+                continue
             topic_id = (
                 result.id_for(name, requested_id, image)
                 if error in (None, ErrorCode.NONE)
@@ -349,6 +350,25 @@ class ReceivedMetadata:
         ):
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def is_behind(
+        self,
+        state: LeaderAndIsrPartitionState,
+        held: LocalPartition | None,
+        topic: TopicImage | None,
+    ) -> bool:
+        """Return whether this replica knows a later change in the same leader epoch: then a request
+        that comes late changes nothing, and is answered without an error.
+
+        Source: kafka.cluster.Partition.{makeLeader, makeFollower}.
+        """
+        known = None if topic is None else topic.partitions.get(state.partition_index)
+        return (
+            held is not None
+            and known is not None
+            and held.leader_epoch == known.leader_epoch == state.leader_epoch
+            and known.partition_epoch > state.partition_epoch
+        )
 
     def takes_same_epoch(self, *, is_kraft: bool) -> bool:
         """Return whether an update of a partition may have the same leader epoch.

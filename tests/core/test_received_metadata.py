@@ -640,3 +640,22 @@ def test_znode_path_names_the_resource_of_its_acls(
 ) -> None:
     """Intermediate znodes have none."""
     assert resource_of_path(path) == resource
+
+
+@pytest.mark.parametrize(
+    ("version", "local", "applied"),
+    [(4, held(2), True), (3, held(2), True), (2, held(2), False), (2, held(1), True)],
+)
+def test_late_change_in_the_same_leader_epoch_is_ignored(
+    version: int, local: LocalPartition, applied: bool
+) -> None:
+    """A replica of that leader epoch that has the change of partition epoch 3 stays with it
+    (kafka.cluster.Partition.makeFollower); one that has no role in that epoch takes any.
+    """
+    image, teller = MetadataImage(), received()
+    apply(image, teller.update(update(state(version=3, leader_epoch=2)), image))
+    request = leader_and_isr(appointed(leader_epoch=2, version=version), kraft=True)
+    outcome = teller.apply_leader_and_isr(request, image, lambda topic, partition: local)
+    assert isinstance(outcome, MetadataUpdate)
+    assert (bool(outcome.records), bool(outcome.roles)) == (applied, applied)
+    assert outcome.answers == {("t", 0): ErrorCode.NONE}
