@@ -29,6 +29,7 @@ from kraftsim.lab.faults.fault_space import (
 )
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle, under_faults
 from kraftsim.lab.workloads.replication_workload import SETTINGS
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -49,7 +50,7 @@ async def run(stage: ScenarioEnvironment) -> None:
 
 async def _write(stage: ScenarioEnvironment, number: int) -> None:
     """Run one producer with its own keys, each written many times."""
-    writer = stage.producer(f"writer-{number}")
+    writer = producer_of(stage, f"writer-{number}")
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         value = b"turn %06d" % index + b"." * stage.workload("value_bytes")

@@ -16,6 +16,7 @@ from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -71,7 +72,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 async def _write(stage: ScenarioEnvironment, lines: list[str], number: int) -> None:
-    writer = stage.producer(f"writer-{number + 1}")
+    writer = producer_of(stage, f"writer-{number + 1}")
     await writer.start()
     own = range(number, len(lines), stage.workload("writers"))
     pause = stage.workload("work_ms") / 1000 * LINES_AT_A_TIME / max(len(own), 1)

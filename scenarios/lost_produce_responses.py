@@ -24,6 +24,7 @@ from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, clust
 from kraftsim.lab.workloads.drawn_faults import drawn_time, produce_mishap, produce_response
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -47,7 +48,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [
-        stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)
+        producer_of(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)
     ]
     work = (_write(stage, writer, number) for number, writer in enumerate(writers, 1))
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)

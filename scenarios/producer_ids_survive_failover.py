@@ -23,6 +23,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, Trigger
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -49,7 +50,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [
-        stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)
+        producer_of(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)
     ]
     work = [_write(stage, writer, number) for number, writer in enumerate(writers, 1)]
     work += [_ask(stage, number) for number in range(1, stage.workload("requesters") + 1)]

@@ -29,6 +29,7 @@ from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, clust
 from kraftsim.lab.workloads.drawn_faults import produce_mishap
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -62,7 +63,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [
-        stage.producer(f"writer-{number}", SINGLY)
+        producer_of(stage, f"writer-{number}", SINGLY)
         for number in range(1, stage.workload("writers") + 1)
     ]
     for number, writer in enumerate(writers, 1):

@@ -53,6 +53,7 @@ from kraftsim.lab.workloads.phases import (
 )
 from kraftsim.lab.workloads.replica_reads import read_through_each_replica
 from kraftsim.lab.workloads.worn_ids import wear_some_out
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -118,7 +119,7 @@ async def run(stage: ScenarioEnvironment) -> None:
 
 async def _write(stage: ScenarioEnvironment, number: int) -> None:
     """Run one idempotent producer."""
-    writer = stage.producer(f"writer-{number}")
+    writer = producer_of(stage, f"writer-{number}")
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         await writer.send(TOPIC, index % ORDERS.partitions, f"{number}.{index}", b"note")

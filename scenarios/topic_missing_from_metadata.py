@@ -21,6 +21,7 @@ from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnFrame
 from kraftsim.lab.faults.fault_space import CLEAN_STOPS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -68,7 +69,7 @@ async def _create(stage: ScenarioEnvironment) -> None:
 
 
 async def _write(stage: ScenarioEnvironment, number: int) -> None:
-    writer = stage.producer(f"writer-{number}")
+    writer = producer_of(stage, f"writer-{number}")
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         await writer.send(

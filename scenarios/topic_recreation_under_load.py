@@ -57,6 +57,7 @@ from kraftsim.lab.workloads.phases import (
 from kraftsim.lab.workloads.replica_reads import read_through_each_replica
 from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, ReplicationWorkload
 from kraftsim.lab.workloads.workload_spaces import administration_fault_space
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -155,7 +156,7 @@ async def _first_producer(stage: ScenarioEnvironment) -> int:
 
 async def _write(stage: ScenarioEnvironment, number: int, generations: Generations) -> None:
     """Run one idempotent producer, in rounds: after each of them it has nothing in flight."""
-    writer = stage.producer(f"round-writer-{number}")
+    writer = producer_of(stage, f"round-writer-{number}")
     await writer.start()
     for first in range(0, stage.workload("records_per_writer"), ROUND_RECORDS):
         keys = [f"{number}.{first + index}" for index in range(ROUND_RECORDS)]
@@ -253,7 +254,7 @@ async def _audit(stage: ScenarioEnvironment, generations: Generations) -> None:
 
     Raises ScenarioFailed for records of former topics, and for missing or doubled ones.
     """
-    writer = stage.producer("last-writer")
+    writer = producer_of(stage, "last-writer")
     await writer.start()
     keys = [f"last.{index}" for index in range(LAST_RECORDS)]
     for index, key in enumerate(keys):

@@ -29,6 +29,7 @@ from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zooke
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, zookeeper_lines
+from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
@@ -65,7 +66,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     """
     await LEDGER.open(stage)
     ids: list[int] = []
-    writers = [(number, stage.producer(f"writer-{number}")) for number in LEDGER.writers(stage)]
+    writers = [(number, producer_of(stage, f"writer-{number}")) for number in LEDGER.writers(stage)]
     for _, writer in writers:
         await writer.start()
     filling = [LEDGER.fill(stage, writer, number) for number, writer in writers]

@@ -42,7 +42,7 @@ from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
-from tests.analysis.sequence_retry_cases import TURN_ROWS
+from tests.analysis.sequence_retry_cases import NEXT_ROWS, TURN_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
@@ -698,7 +698,10 @@ CASES = [
             *ELECTION_ROWS,
         )
     ),
-    *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
+    *(
+        Case(*row)
+        for row in (*TURN_ROWS, *NEXT_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)
+    ),
     *(
         Case(*row)
         for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *ADMIN_ROWS, *WASTE_ROWS)

@@ -8,7 +8,13 @@ from random import Random
 from msgspec.structs import replace
 
 from kraftsim.clients.events import ClientInitialized, RecordFailed, RecordSent
-from kraftsim.partitions.events import BatchAppended, ProduceRefused
+from kraftsim.partitions.events import (
+    BatchAppended,
+    LeaderFollowed,
+    PartitionTruncated,
+    ProduceRefused,
+    ProducerStateExpired,
+)
 from kraftsim.server.events_connections import ConnectionClosed
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History, Row
@@ -206,6 +212,97 @@ TURN_ROWS: list[Row] = [
 ]
 
 
+def follows(topic: str = "turns") -> LeaderFollowed:
+    """The broker follows another leader."""
+    return LeaderFollowed(topic=topic, partition=0, leader_id=2, leader_epoch=1, log_end_offset=11)
+
+
+CUT = PartitionTruncated(
+    topic="turns",
+    partition=0,
+    leader_epoch=1,
+    former_end_offset=11,
+    log_end_offset=10,
+    high_watermark=10,
+)
+FORGOTTEN = ProducerStateExpired(topic="turns", partition=0, producer_id=7)
+NEXT = "next-sequence-accepted"
+NEXT_ROWS: list[Row] = [
+    (
+        "the next batch is taken, across the wrap too",
+        NEXT,
+        on("b", taken(LAST_SEQUENCE - 1), taken(LAST_SEQUENCE), taken(0), taken(1)),
+        OK,
+        4,
+    ),
+    (
+        "the next batch is refused",
+        NEXT,
+        on("b", taken(2), early(3)),
+        VIOLATED,
+        2,
+        ("b/turns-0/7/0/3",),
+        (("b.1.0", "b.1.1"),),
+    ),
+    (
+        "the next batch is refused again after one of another producer",
+        NEXT,
+        on("b", taken(2), appended(11, 11, (8, 0, 4), topic="turns"), early(3), early(3)),
+        VIOLATED,
+        4,
+        ("b/turns-0/7/0/3",),
+        (("b.1.0", "b.1.2"),),
+    ),
+    (
+        "the batch after the last sequence is refused",
+        NEXT,
+        on("b", taken(LAST_SEQUENCE), early(0)),
+        VIOLATED,
+        2,
+        ("b/turns-0/7/0/0",),
+        (("b.1.0", "b.1.1"),),
+    ),
+    ("a batch after the next one is refused", NEXT, on("b", taken(2), early(4)), OK, 2),
+    ("the next batch of another epoch is refused", NEXT, on("b", taken(2), early(3, 1)), OK, 2),
+    (
+        "refused for another reason",
+        NEXT,
+        on("b", taken(2), early(3, error_code=FENCED)),
+        OK,
+        1,
+    ),
+    ("another replica refuses it", NEXT, [*on("b", taken(2)), *on("c", early(3))], OK, 2),
+    ("the next process refuses it", NEXT, [*on("b", taken(2)), ("b", 2, early(3))], OK, 2),
+    ("the leader followed another one", NEXT, on("b", taken(2), follows(), early(3)), OK, 2),
+    (
+        "it followed the leader of another topic",
+        NEXT,
+        on("b", taken(2), follows("other"), early(3)),
+        VIOLATED,
+        2,
+        ("b/turns-0/7/0/3",),
+    ),
+    ("the leader truncated its log", NEXT, on("b", taken(2), CUT, early(3)), OK, 2),
+    ("the state of the producer expired", NEXT, on("b", taken(2), FORGOTTEN, early(3)), OK, 2),
+    (
+        "the state of another producer expired",
+        NEXT,
+        on("b", taken(2), replace(FORGOTTEN, producer_id=8), early(3)),
+        VIOLATED,
+        2,
+        ("b/turns-0/7/0/3",),
+    ),
+    (
+        "in a transaction",
+        NEXT,
+        on("b", taken(1), replace(taken(2), is_transactional=True), early(3)),
+        OK,
+        2,
+    ),
+    ("no batch of a producer", NEXT, on("b", follows()), VACUOUS, 0),
+]
+
+
 def add_sequence_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a producer send several batches at once, some of which arrive out of sequence; mostly
     they are retried until they are in sequence.
@@ -218,6 +315,10 @@ def add_sequence_events(history: History, random: Random, slip: Callable[[], boo
         for _ in range(random.choice((0, 1, 2, 7)) if slip() else random.randrange(2)):
             history.emit(random.choice(("b", "c")), early(following, producer_epoch))
         history.emit("b", taken(sequence, producer_epoch))
+        if slip():
+            history.emit("b", random.choice((follows(), CUT, FORGOTTEN)))
+        if slip():
+            history.emit("b", early(following, producer_epoch))
         if slip():
             history.emit("client", random.choice((GIVEN_UP, IN_TRANSACTION, PLAIN)))
         if slip() or slip():

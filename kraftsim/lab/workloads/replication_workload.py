@@ -17,6 +17,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle, under_faults
+from kraftsim.lab.workloads.worn_sequences import producer_of
 from protocol.errors import ErrorCode
 
 TOPIC = "ledger"
@@ -78,7 +79,7 @@ class ReplicationWorkload:
 
     async def write(self, stage: ScenarioEnvironment, number: int) -> None:
         """Run one writer: send every record, and wait until each is acknowledged or failed."""
-        writer = stage.producer(f"writer-{number}")
+        writer = producer_of(stage, f"writer-{number}")
         await writer.start()
         await self.fill(stage, writer, number)
 

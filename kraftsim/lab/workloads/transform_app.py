@@ -35,6 +35,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, transactions_settle
+from kraftsim.lab.workloads.worn_sequences import producer_of
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -522,7 +523,7 @@ class TransformApp:
 
     async def write(self, stage: ScenarioEnvironment, number: int) -> None:
         """Run one writer of the input."""
-        writer = stage.producer(self._called(f"writer-{number}"))
+        writer = producer_of(stage, self._called(f"writer-{number}"))
         await writer.start()
         for index in range(stage.workload("records_per_writer")):
             await writer.send(

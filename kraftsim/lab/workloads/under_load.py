@@ -19,6 +19,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.phases import CALLS_SECONDS
 from kraftsim.lab.workloads.upgrading import ContinuousTransformApp, Traffic, Upgrade
+from kraftsim.lab.workloads.worn_sequences import producer_of
 from kraftsim.releases.release import release
 from kraftsim.releases.traits import PREFETCHED_PRODUCER_IDS, RETRIABLE_BLOCK_TIMEOUT
 from protocol.errors import ErrorCode
@@ -139,7 +140,7 @@ async def write_lines(
 
     Raises LivenessLost if some are not acknowledged in time.
     """
-    writer = stage.producer("writer-1")
+    writer = producer_of(stage, "writer-1")
     await writer.start()
     for index in range(count):
         await writer.send(topic, index % partitions, str(index), f"line {index}".encode())

@@ -85,6 +85,13 @@ CORE = Core(
             "a batch of one record that is retried is appended again",
         ),
         _sequence.mutant(
+            "sequence-does-not-wrap",
+            "is_next_sequence",
+            "base_sequence == 0 and last_sequence == LAST_SEQUENCE",
+            "False",
+            "the batch after the last sequence is refused",
+        ),
+        _sequence.mutant(
             "sequence-may-jump",
             "is_next_sequence",
             "base_sequence == last_sequence + 1",
