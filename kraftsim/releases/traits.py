@@ -145,7 +145,7 @@ epoch, with which no transaction can end).
 DISJOINT_PRODUCER_ID_BLOCKS = Trait(
     name="disjoint-producer-id-blocks",
     since_release="4.3",
-    why="KAFKA-20031; seen in the classes of 4.0.0, 4.1.2, 4.2.0, 4.2.2, 4.3.1 and 4.4.0",
+    why="KAFKA-20031; asked of 4.2.2 and 4.4.0; in the classes of 4.0.0, 4.1.2, 4.2.0 and 4.3.1",
 )
 """A broker refuses a block of producer ids that starts at the last id of its current one (before:
 it takes it, and hands out that id twice).

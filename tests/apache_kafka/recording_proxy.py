@@ -1,5 +1,5 @@
-"""A TCP proxy in front of a node that records requests of some API keys and forwards everything
-unchanged.
+"""A TCP proxy in front of a node that records requests of some API keys and forwards everything,
+unchanged unless a subclass changes responses.
 """
 
 import contextlib
@@ -59,28 +59,45 @@ class RecordingProxy:
             threading.Thread(target=self._pass_on, args=(client, node, True), daemon=True).start()
             threading.Thread(target=self._pass_on, args=(node, client, False), daemon=True).start()
 
+    def on_request(self, connection: int, frame: bytes) -> None:
+        """See a request, by the file descriptor of the client's connection."""
+
+    def changed(self, connection: int, frame: bytes) -> bytes:
+        """Return a response as the client gets it."""
+        return frame
+
     def _pass_on(self, source: socket.socket, target: socket.socket, records: bool) -> None:
         pending = b""
+        client = (source if records else target).fileno()
         try:
             while chunk := source.recv(CHUNK_BYTES):
-                if records:
-                    pending = self._look(pending + chunk)
-                target.sendall(chunk)
+                frames, pending = _split(pending + chunk)
+                for frame in frames:
+                    if records:
+                        self._look(client, frame)
+                    sent = frame if records else self.changed(client, frame)
+                    target.sendall(len(sent).to_bytes(SIZE_BYTES, "big") + sent)
         except OSError:
             pass
         for each in (source, target):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _look(self, data: bytes) -> bytes:
-        """Record complete frames, and return the rest."""
-        while len(data) >= SIZE_BYTES and len(data) >= (
-            end := SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big")
-        ):
-            frame, data = data[SIZE_BYTES:end], data[end:]
-            if int.from_bytes(frame[:2], "big") in self._keys:
-                head = read_request_head(frame)
-                self.requests.append(
-                    (head.api_version, head.client_id or "", decode_request(head, frame))
-                )
-        return data
+    def _look(self, client: int, frame: bytes) -> None:
+        self.on_request(client, frame)
+        if int.from_bytes(frame[:2], "big") in self._keys:
+            head = read_request_head(frame)
+            self.requests.append(
+                (head.api_version, head.client_id or "", decode_request(head, frame))
+            )
+
+
+def _split(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return the complete frames, without their sizes, and the rest."""
+    frames = []
+    while len(data) >= SIZE_BYTES and len(data) >= (
+        end := SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big")
+    ):
+        frames.append(data[SIZE_BYTES:end])
+        data = data[end:]
+    return frames, data
