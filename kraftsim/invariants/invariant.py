@@ -130,6 +130,8 @@ INVARIANTS: Catalogue[Invariant] = Catalogue(
 
 __all__ = ["Check", "Envelope", "Oracle"]
 
+Examine = Callable[[Envelope, Event], Violation | None]
+
 
 class Oracle:
     """Passes events to the checks that watch them, but those about a topic that was deleted:
@@ -155,6 +157,8 @@ class Oracle:
             (invariant, invariant.new_check()) for invariant in watched
         ]
         self._by_kind: dict[type[Event], list[Check]] = {TopicDeleted: []}
+        self._direct: dict[type[Event], list[Examine]] = {}
+        """The functions of the checks of a kind, for `examiner`."""
         for invariant, check in self._checks:
             for kind in invariant.kinds:
                 self._by_kind.setdefault(kind, []).append(check)
@@ -188,7 +192,7 @@ class Oracle:
 
         The checks of the kind are looked up once: this runs for every event of a simulation.
         """
-        examines = tuple([check.examine for check in self._by_kind[kind]])
+        examines = self._direct[kind] = self._examines_of(kind)
         names = self._names
         is_ambiguous = names.is_ambiguous
 
@@ -201,6 +205,9 @@ class Oracle:
                 violation = each(envelope, event)
                 if violation is not None:
                     found = (*(found or ()), violation)
+            if kind is MetadataLogBegun:
+                for each_kind, direct in self._direct.items():
+                    direct[:] = self._examines_of(each_kind)
             if found is None:
                 return
             for violation in found:
@@ -208,6 +215,15 @@ class Oracle:
                     report(violation)
 
         return examine
+
+    def _examines_of(self, kind: type[Event]) -> list[Examine]:
+        checks = self._by_kind[kind]
+        if kind is MetadataLogBegun:
+            return [check.examine for check in checks]
+        return [
+            check.direct if isinstance(check, WithinMetadataLog) else check.examine
+            for check in checks
+        ]
 
     def is_final(self, violation: Violation) -> bool:
         """Return whether a simulation stops at a violation."""

@@ -33,6 +33,13 @@ class WithinMetadataLog:
         self._suffix = ""
         self._former: list[Verdict] = []
 
+    @property
+    def direct(self) -> Callable[[Envelope, Event], Violation | None]:
+        """The function that processes events until the next `MetadataLogBegun`: in the first log,
+        which mostly is the only one, that of the check itself.
+        """
+        return self.examine if self._suffix else self._check.examine
+
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process one event, or the beginning of another metadata log."""
         if isinstance(event, MetadataLogBegun):

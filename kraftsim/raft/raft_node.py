@@ -531,11 +531,11 @@ class RaftNode:
     # ----------------------------------------------------------------------------------------------
 
     def _carry_out_all(self) -> None:
-        queue, replica = self._queue, self.replica
+        queue, replica, quorum = self._queue, self.replica, self.replica.quorum
         while self._has_news and not self._is_over:
             self._has_news = False
             wake_ms = replica.poll(self.now_ms())
-            if replica.quorum.effects:
+            if quorum.effects:
                 queue.extend(replica.take_effects())
             while queue and not self._is_holding and not self._is_over:
                 step = queue.popleft()
@@ -544,12 +544,12 @@ class RaftNode:
                     step()
                 else:
                     self._carry_out(step)
-                if replica.quorum.effects:
+                if quorum.effects:
                     self._has_news = True
                     queue.extend(replica.take_effects())
         if self._is_over:
             return
-        if replica.quorum.is_stopping and replica.has_stopped:
+        if quorum.is_stopping and replica.has_stopped:
             self._has_stopped.set()
         if self._alarm is None or wake_ms < self._alarm_ms:
             self._arm(wake_ms)

@@ -147,12 +147,12 @@ class SnapshotAnswer(EpochAnswer, frozen=True, kw_only=True):
 
 def fetch_request(quorum: Quorum) -> fetch.FetchRequest:
     """Build a Fetch from the end of this log."""
-    log_end = quorum.log.end
+    log = quorum.log
     partition = fetch.FetchPartition(
         partition=0,
         current_leader_epoch=quorum.epoch,
-        fetch_offset=log_end.offset,
-        last_fetched_epoch=log_end.epoch,
+        fetch_offset=log.end_offset,
+        last_fetched_epoch=log.last_epoch,
         partition_max_bytes=0,
         replica_directory_id=quorum.own.directory_id,
     )

@@ -14,7 +14,7 @@ from kraftsim.analysis.queries import SparkSqlQueries
 from kraftsim.analysis.query_tasks import SparkTaskQueries
 from kraftsim.analysis.verdicts import by_run, find_rows
 from kraftsim.events.runs import MetadataLogBegun
-from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.invariants.invariant import INVARIANTS, Oracle
 from kraftsim.invariants.metadata_log import SUFFIX
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.cases import CASES, Case
@@ -85,6 +85,29 @@ def test_each_log_is_checked_by_itself(case: Case) -> None:
     )
     assert keys == sorted(each.key.rsplit(".", 1)[0] for each in alone.violations)
     assert len({each.key for each in verdict.violations}) == len(verdict.violations)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in ROWS if case.outcome is Outcome.VIOLATED],
+    ids=lambda case: f"{case.invariant}: {case.name}",
+)
+def test_examiners_of_a_simulation_check_each_log_by_itself(case: Case) -> None:
+    """Those pass events to a check directly while there is one log."""
+    history, oracle = repeated(case), Oracle()
+    examiners = {kind: oracle.examiner(kind, lambda violation: None) for kind in oracle.kinds}
+    for envelope, event in history.events:
+        if oracle.watches(event):
+            examiners[type(event)](
+                envelope.node, envelope.incarnation, envelope.n, envelope.t_ns, event
+            )
+    found = {verdict.invariant: verdict for verdict in oracle.finish()}[case.invariant]
+    expected = online(history)[case.invariant]
+    assert (found.outcome, found.examined) == (expected.outcome, expected.examined)
+    keys, expected_keys = (
+        sorted(each.key for each in verdict.violations) for verdict in (found, expected)
+    )
+    assert keys == expected_keys and any(SUFFIX in key for key in keys)
 
 
 @pytest.fixture(scope="module")

@@ -233,9 +233,13 @@ def _exchanged(simulation: Simulation) -> dict[str, int]:
     for log in simulation.book.logs():
         role = role_of_sender(log.node)
         sender = role if role in ROLES else CLIENTS
-        for _, _, event in log.entries:
-            if type(event) is FrameSent and not event.is_response:
-                counts[event.api_key, sender] += 1
+        counts.update(
+            [
+                (event.api_key, sender)
+                for _, _, event in log.entries
+                if type(event) is FrameSent and not event.is_response
+            ]
+        )
     return {f"{api_name(key)} {role}": count for (key, role), count in sorted(counts.items())}
 
 

@@ -179,7 +179,10 @@ class SimulatedTransport(asyncio.Transport):
         elif self._cut_after is not None:
             self._write_limited(bytes(data))
         else:
-            self._transmit(bytes(data))
+            out = self.out  # as in `_transmit`, without a call for each write
+            out.send_data(bytes(data))
+            if out.unread_bytes > self._high_bytes:
+                self._pause_writing()
 
     # override: typeshed: any iterable; callers pass lists
     def writelines(self, list_of_data: "list[bytes | bytearray | memoryview]") -> None:  # type: ignore[override]
@@ -258,7 +261,11 @@ class SimulatedTransport(asyncio.Transport):
     def _transmit(self, data: bytes) -> None:
         out = self.out
         out.send_data(data)
-        if out.unread_bytes > self._high_bytes and not self._is_writing_paused:
+        if out.unread_bytes > self._high_bytes:
+            self._pause_writing()
+
+    def _pause_writing(self) -> None:
+        if not self._is_writing_paused:
             self._is_writing_paused = True
             assert self._protocol is not None, "an end that is written to has a protocol"
             self._protocol.pause_writing()
