@@ -6,6 +6,7 @@ the delta of the one before it.
 
 from kraftsim.releases.r3 import R3_9
 from kraftsim.releases.traits import (
+    APPENDS_BY_TOPIC_ID,
     ASSIGNMENT_EPOCHS,
     ASSIGNMENTS_KEEP_ELIGIBLE,
     ATOMIC_FEATURE_UPDATES,
@@ -164,6 +165,7 @@ R4_1 = R4_0.followed_by(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     },
     gained=(
+        APPENDS_BY_TOPIC_ID,
         FORGETS_BEGINNINGS,
         PARSES_SHARE_KEYS,
         SHARE_GROUPS_FIRST,

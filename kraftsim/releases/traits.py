@@ -183,6 +183,15 @@ READERS_STAND_AT_BATCHES = Trait(
 (before: it is answered).
 """
 
+APPENDS_BY_TOPIC_ID = Trait(
+    name="appends-by-topic-id",
+    since_release="4.1",
+    why="ReplicaManager.getPartitionOrException with a TopicIdPartition of 4.1.0, absent in 4.0.2",
+)
+"""A batch whose topic was deleted and created again between the arrival of the request and the
+append is rejected with UNKNOWN_TOPIC_ID (before: appended to the new topic if its state allows).
+"""
+
 ISOLATION_OF_WHOLE_LISTINGS = Trait(
     name="isolation-of-whole-listings",
     since_release="4.0",

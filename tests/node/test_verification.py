@@ -5,6 +5,7 @@ Source: KIP-890.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -343,6 +345,42 @@ def test_marker_between_verification_and_append_rejects_the_records() -> None:
         cluster.run(prepared)
         assert [each.error_code for each in cluster.emitted(TransactionVerified)] == [0, 0]
         assert [each.error_code for each in cluster.emitted(ProduceRefused)] == [48]
+
+
+@pytest.mark.parametrize(
+    ("release_name", "error"),
+    [("4.0", ErrorCode.INVALID_TXN_STATE), ("4.1", ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+def test_batch_verified_for_a_deleted_topic_is_not_in_the_next_of_its_name(
+    release_name: str, error: ErrorCode
+) -> None:
+    """ReplicaManager.getPartitionOrException of 4.1 compares topic ids, and producers retry
+    UNKNOWN_TOPIC_ID; before, the new log has no verification guard, which fails the transaction.
+    """
+    held: list[Callable[[], None]] = []
+
+    async def work(client: Client) -> None:
+        await client.create_topic("t")
+        producer = await Producer(client, "T").begin()
+        verifier = cluster.brokers["broker-1"].verifier
+        ask = verifier.ask
+        verifier.ask = lambda *words, **options: held.append(  # type: ignore[method-assign]
+            lambda: ask(*words, **options)
+        )
+        administrator = await client_of_same(client)
+        writing = asyncio.get_running_loop().create_task(producer.produce(0, version=12))
+        while not held:
+            await asyncio.sleep(0.001)
+        verifier.ask = ask  # type: ignore[method-assign]
+        deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        assert (await administrator.ask(deletion, 5)).responses[0].error_code == 0
+        await administrator.create_topic("t")
+        held[0]()
+        assert ErrorCode((await writing).error_code) is error
+        assert (await producer.produce(0, version=12)).base_offset == 0
+
+    with running_cluster(release_name=release_name, settings=ONE_COPY) as cluster:
+        cluster.run(work)
 
 
 def test_since_produce_12_the_leader_adds_the_partition() -> None:

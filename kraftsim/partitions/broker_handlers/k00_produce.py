@@ -31,11 +31,12 @@ from kraftsim.partitions.rules_append import (
     client_batch,
 )
 from kraftsim.producer_state.rules_entries import Duplicate
+from kraftsim.releases.traits import APPENDS_BY_TOPIC_ID
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_PRODUCE
 from kraftsim.server.large_requests import or_refused
 from kraftsim.server.purgatory import Purgatory
-from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker
+from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker, ReleaseBroker
 from kraftsim.server.slices import ENTRIES_PER_SLICE, Slices
 from kraftsim.transactions.verification import ProduceVerification, Verified, Verifier
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
@@ -52,6 +53,7 @@ from protocol.messages.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
@@ -77,7 +79,7 @@ ERRORS_BEFORE_THE_LOG = frozenset(
 """Errors that are returned without a log start offset."""
 
 
-class ProducingBroker(ValidatingBroker, ConfiguredBroker, AddressBroker, Protocol):
+class ProducingBroker(ValidatingBroker, ConfiguredBroker, AddressBroker, ReleaseBroker, Protocol):
     """A broker that appends what producers send."""
 
     @property
@@ -125,6 +127,13 @@ class ProduceWork:
         """The verification result of the batches' transaction; None if they are not transactional
         or need no verification.
         """
+        self.topics = {
+            (topic.name, topic.topic_id): _known_topic(broker, topic, call.api_version)
+            for topic in request.topic_data
+        }
+        """What the broker knew when the request arrived: the name and the id of each topic, by how
+        the request names it.
+        """
         self.examined: ValidatedRecords = {}
         self.opened: dict[int, RecordBatch | Refusal] = {}
         """What `client_batch` returned for verification, by the identity of the row."""
@@ -149,12 +158,12 @@ class ProduceWork:
     def run(self, request: ProduceRequest) -> None:
         """Append every batch of the request."""
         for topic in request.topic_data:
-            name = topic_name(self.broker, topic, self.version)
+            name, topic_id = self.topics[topic.name, topic.topic_id]
             if name is None:
                 unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
                 answers = [self._refused("", data.index, unknown) for data in topic.partition_data]
             else:
-                answers = [self._append(name, data) for data in topic.partition_data]
+                answers = [self._append(name, topic_id, data) for data in topic.partition_data]
             self.response.responses.append(
                 TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -182,7 +191,9 @@ class ProduceWork:
                 self._refused(topic.name, data.index, Refusal(error, why))
         return refuse(call, error)
 
-    def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _append(
+        self, topic: str, topic_id: bytes | None, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
         if is_internal(topic) and not self.is_admin:
             return self._refused(
                 topic,
@@ -194,6 +205,11 @@ class ProduceWork:
         partition = self.broker.partitions.find(topic, data.index)
         if partition is None:
             return self._refused(topic, data.index, self._not_here(topic, data.index))
+        if topic_id is not None and partition.topic_id != topic_id:
+            # the topic was deleted and created again while the batch was verified or validated
+            return self._refused(
+                topic, data.index, Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "of a deleted topic")
+            )
         batch = (
             validated_by(self.examined, data, partition.replica.rules)
             or self.opened.get(id(data))
@@ -376,6 +392,21 @@ class DelayedProduce:
         self._later.complete(_answer(self._work))
 
 
+def _known_topic(
+    broker: ProducingBroker, topic: TopicProduceData, version: int
+) -> tuple[str | None, bytes | None]:
+    """Return the name of a topic, None for an unknown id, and its id; None if it is unknown, or if
+    the release appends to whatever topic has the name by then.
+    """
+    name = topic_name(broker, topic, version)
+    known = (
+        broker.image.topic(name)
+        if name is not None and broker.parts.release.has(APPENDS_BY_TOPIC_ID)
+        else None
+    )
+    return name, None if known is None else known.topic_id
+
+
 def handle(broker: ProducingBroker, call: Call) -> Answer | Deferred:
     """Return the base offset of each batch or an error; with acks=0 there is no response, or the
     connection is closed after an error.
@@ -505,7 +536,7 @@ def _transactional_batches(
     """
     batches: dict[PartitionKey, RecordBatch] = {}
     for topic in request.topic_data:
-        name = topic_name(broker, topic, work.version)
+        name, _ = work.topics[topic.name, topic.topic_id]
         for data in topic.partition_data if name is not None else ():
             data.records = None if data.records is None else bytes(data.records)
             batch = work.opened[id(data)] = client_batch(data.records, work.version)
