@@ -535,7 +535,15 @@ class ControllerContext:
             for key, partition in held
             if partition.leader == broker_id
         )
-        self.lose(broker_id, [key for key, partition in held if partition.leader != broker_id])
+        followed = [key for key, partition in held if partition.leader != broker_id]
+        self._propagator.send(
+            self._propagation.leaving(
+                self.metadata_writer.image,
+                broker_id,
+                [(self.topic_of(key).name, key[1]) for key in followed],
+            )
+        )
+        self.lose(broker_id, followed)
         left = self.metadata_writer.state.replication.partitions()
         return [
             key

@@ -9,7 +9,7 @@ kafka.migration.MigrationPropagator, KIP-866.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, TopicImage
@@ -101,7 +101,7 @@ class ZookeeperPropagation:
     def changed(self, image: MetadataImage, changes: ImageChanges) -> list[ToBroker]:
         """Send the changes."""
         requests: list[ToBroker] = []
-        if changes.brokers:
+        if changes.brokers and not self._are_only_leaving(image, changes):
             newcomers = self._sent.changed_brokers(image, changes)
             requests += self._news_of_brokers(
                 image, [broker_id for broker_id in _ids(image) if broker_id not in newcomers]
@@ -126,6 +126,17 @@ class ZookeeperPropagation:
                 if topic_id in self._sent.topics
             ],
         )
+
+    def leaving(
+        self, image: MetadataImage, broker_id: int, partitions: Iterable[TopicPartition]
+    ) -> list[ToBroker]:
+        """Send StopReplica, without deletion, to a broker in controlled shutdown for the partitions
+        that it follows: it ceases to fetch, and does not rejoin their ISRs.
+        """
+        batch = self._batch(image)
+        for topic, number in partitions:
+            batch.add_stop_replica([broker_id], topic, number, deletes=False)
+        return batch.requests()
 
     def resend_deletions_of(
         self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]
@@ -208,12 +219,36 @@ class ZookeeperPropagation:
             or partition.is_reassigning != before.is_reassigning
         ):
             batch.add_leader_and_isr(
-                [each for each in partition.replicas if each not in added],
+                [
+                    each
+                    for each in partition.replicas
+                    if each not in added and (each == before.leader or not self._leaves(each))
+                ],
                 topic,
                 number,
                 is_new=False,
             )
             batch.add_leader_and_isr(added, topic, number, is_new=True)
+
+    def _leaves(self, broker_id: int) -> bool:
+        """Return whether a broker is in controlled shutdown: it gets LeaderAndIsr for the
+        partitions alone whose leadership moves away from it.
+        """
+        broker = self._sent.brokers.get(broker_id)
+        return broker is not None and broker.in_controlled_shutdown
+
+    def _are_only_leaving(self, image: MetadataImage, changes: ImageChanges) -> bool:
+        """Store the changes of brokers and return True, if they have but begun their controlled
+        shutdown: nobody is told.
+        """
+        for broker_id in changes.brokers:
+            before, after = self._sent.brokers.get(broker_id), image.broker(broker_id)
+            if before is None or after is None:
+                return False
+            if replace(before, in_controlled_shutdown=after.in_controlled_shutdown) != after:
+                return False
+        self._sent.changed_brokers(image, changes)
+        return True
 
     def _deletions(self, image: MetadataImage, topics: Sequence[TopicImage]) -> list[ToBroker]:
         requests: list[ToBroker] = []

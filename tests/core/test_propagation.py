@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from kraftsim.metadata.rules_brokers import controlled_shutdown_record
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.zookeeper.rules_control_requests import (
     RequestVersions,
@@ -324,6 +325,29 @@ def test_deleted_topic_is_sent_once() -> None:
         propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes())
         == []
     )
+
+
+def test_broker_in_controlled_shutdown_ceases_to_follow() -> None:
+    """StopReplica without deletion for what it follows, and LeaderAndIsr for what it led alone:
+    otherwise it would fetch on, and rejoin the ISRs that it has left. That it is leaving is told to
+    nobody.
+
+    Source: KafkaController.doControlledShutdown, ReplicaStateMachine (OfflineReplica).
+    """
+    propagation, image = ZookeeperPropagation(sender(is_kraft=False)), replayed(BEGINNING)
+    propagation.begin(image)
+    image.take_changes()
+    registered = image.broker(2)
+    assert registered is not None
+    replayed([controlled_shutdown_record(registered)], image)
+    assert propagation.changed(image, image.take_changes()) == []
+    assert [line(each) for each in propagation.leaving(image, 2, [("a", 0)])] == ["2 stop a-0"]
+    replayed([change(A, 0, isr=[1], leader=1), change(A, 1, leader=-1)], image)
+    requests = propagation.changed(image, image.take_changes())
+    assert [line(each) for each in requests if "leads" in line(each)] == [
+        "1 leads a-0",
+        "2 leads a-1",
+    ]
 
 
 @pytest.mark.parametrize(
