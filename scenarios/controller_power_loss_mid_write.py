@@ -27,7 +27,7 @@ from kraftsim.lab.faults.fault import (
     OnEvent,
     Trigger,
 )
-from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, Mix
 from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
@@ -190,6 +190,7 @@ SCENARIO = Scenario(
         apis=PRODUCER_ID_APIS,
         fault_seconds=WORK_SECONDS,
         may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+        mix=Mix.ON_TOP,
     ),
     limit_seconds=400.0,
     workload=WORKLOAD,

@@ -27,7 +27,7 @@ from kraftsim.lab.faults.fault import (
     OnFrame,
     Trigger,
 )
-from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, Mix
 from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS, unhurried
@@ -374,6 +374,7 @@ SCENARIO = Scenario(
         apis=PRODUCER_ID_APIS,
         fault_seconds=WORK_SECONDS,
         may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+        mix=Mix.ON_TOP,
     ),
     limit_seconds=400.0,
     workload=WORKLOAD,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.faults.fault import LEADER_TARGET, AtTime, DataLoss, Fault, FileClass, Value
-from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, Mix
 from kraftsim.lab.faults.quorum_spaces import quorum_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import SETTINGS
@@ -212,6 +212,7 @@ SCENARIO = Scenario(
         apis=PRODUCER_ID_APIS,
         fault_seconds=ROUNDS * ROUND_MS / 1000,
         may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+        mix=Mix.ON_TOP,
     ),
     limit_seconds=400.0,
     workload=WORKLOAD,

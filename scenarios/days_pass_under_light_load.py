@@ -386,6 +386,9 @@ SCENARIO = Scenario(
         "producer.id.expiration.ms": _ms(DAY_SECONDS),
         "offsets.retention.minutes": str(int(OFFSETS_SECONDS / 60)),
         "log.roll.ms": _ms(DAY_SECONDS / 2),
+        # the controller may be away for longer than the default of a minute, after which a broker
+        # that has not registered yet ends
+        "initial.broker.registration.timeout.ms": _ms(10 * DAY_SECONDS),
     },
     draw_parameters=draw_parameters,
     fault_space=cluster_fault_space(

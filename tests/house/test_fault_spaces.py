@@ -75,7 +75,7 @@ def test_seeds_mix_own_and_random_faults_as_declared(each: Scenario) -> None:
     random_seeds = [seed for seed in SEEDS if has_random_faults(each, seed)]
     for seed in SEEDS:
         own = each.faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
-        swarm = draw_faults(stream(seed, "harness", 1, "swarm"), space)
+        swarm = draw_faults(stream(seed, each.name, 1, "swarm"), space)
         drawn = faults_of(each, seed, Mode.SIM)
         if seed not in random_seeds:
             assert drawn == own
