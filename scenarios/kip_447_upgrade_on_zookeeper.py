@@ -10,7 +10,7 @@ Source: the upgrade path of KIP-447's document; Kafka's upgrade guide to 2.5.
 """
 
 from kraftsim.cluster.scenario import Scenario, ScenarioEnvironment
-from kraftsim.lab.faults.fault_space import zookeeper_fault_space
+from kraftsim.lab.faults.fault_space import EPOCH_APIS, zookeeper_fault_space
 from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS, Course
 from kraftsim.lab.workloads.rolling_bounce import RollingBounceApp
 from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS
@@ -51,7 +51,10 @@ SCENARIO = Scenario(
     zookeeper_mode=True,
     settings={**SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST},
     fault_space=zookeeper_fault_space(
-        brokers=3, clients=CLIENTS, apis=APIS, fault_seconds=COURSE_FAULT_SECONDS
+        brokers=3,
+        clients=CLIENTS,
+        apis=(*EPOCH_APIS, *APIS),
+        fault_seconds=COURSE_FAULT_SECONDS,
     ),
     limit_seconds=ON_KRAFT.limit_seconds,
     workload=ON_KRAFT.workload,

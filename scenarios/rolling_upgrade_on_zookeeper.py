@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.fault_space import (
+    EPOCH_APIS,
     PRODUCER_ID_APIS,
     TRANSACTION_APIS,
     WRITER_APIS,
@@ -88,7 +89,7 @@ SCENARIO = Scenario(
     fault_space=zookeeper_fault_space(
         brokers=3,
         clients=("writer-of-ledger-1", "copier-1", "asker"),
-        apis=(*WRITER_APIS, *PRODUCER_ID_APIS, *TRANSACTION_APIS),
+        apis=(*EPOCH_APIS, *WRITER_APIS, *PRODUCER_ID_APIS, *TRANSACTION_APIS),
         fault_seconds=COURSE_FAULT_SECONDS,
     ),
     fewest_brokers=3,

@@ -25,7 +25,12 @@ from kraftsim.lab.faults.fault import (
     Trigger,
     Value,
 )
-from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
+from kraftsim.lab.faults.fault_space import (
+    EPOCH_APIS,
+    PRODUCER_ID_APIS,
+    WRITER_APIS,
+    zookeeper_fault_space,
+)
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
 from kraftsim.lab.workloads.upgrading import VERSION_KEY, zookeeper_lines
@@ -239,7 +244,7 @@ SCENARIO = Scenario(
     fault_space=zookeeper_fault_space(
         brokers=3,
         clients=("writer-1", "writer-2", "asker-1"),
-        apis=(*WRITER_APIS, *PRODUCER_ID_APIS),
+        apis=(*EPOCH_APIS, *WRITER_APIS, *PRODUCER_ID_APIS),
         fault_seconds=WORK_SECONDS,
     ),
     limit_seconds=900.0,

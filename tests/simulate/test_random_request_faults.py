@@ -20,6 +20,7 @@ from kraftsim.lab.faults.fault_space import (
 )
 from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
 from kraftsim.lab.faults.possible_errors import TABLE, possible_errors
+from kraftsim.lab.faults.random_contact_faults import draw_contact_faults
 from kraftsim.lab.faults.random_faults import draw_faults
 from kraftsim.lab.faults.random_request_faults import (
     REVEALING,
@@ -76,8 +77,15 @@ def test_other_faults_of_a_seed_stay_as_they_are() -> None:
         faults = faults_of(quorum, seed, Mode.SIM)
         others = tuple(fault for fault in faults if fault.kind != KIND)
         own = quorum.faults(Random(f"{seed}/harness/1/faults"), Mode.SIM)
-        random_faults = draw_faults(Random(f"{seed}/{quorum.name}/1/swarm"), quorum.fault_space)
-        assert others in (own, random_faults, (*own, *random_faults))
+        key = f"{seed}/{quorum.name}/1"
+        random_faults = draw_faults(Random(f"{key}/swarm"), quorum.fault_space)
+        contacts = tuple(
+            fault
+            for fault in draw_contact_faults(Random(f"{key}/first contacts"), quorum.fault_space)
+            if fault.kind != KIND
+        )
+        drawn_apart = (*random_faults, *contacts)
+        assert others in (own, drawn_apart, (*own, *drawn_apart))
         both += 0 < len(others) < len(faults)
     assert both > 10
 

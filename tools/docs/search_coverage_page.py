@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from kraftsim.cluster.scenario import scenarios
+from kraftsim.cluster.scenario import Scenario, scenarios
 from kraftsim.lab.faults.coverage import CONTACT, FAULT, REQUEST
 from kraftsim.lab.faults.fault import FAULTS, SIM
 from kraftsim.lab.faults.possible_errors import TABLE
@@ -138,12 +138,14 @@ def never_effective(record: SearchCoverage) -> list[str]:
     return [name for name, count in totals.items() if not count]
 
 
-def errors_of_spaces() -> set[str]:
-    """Return the labels of the errors that random faults may answer in some scenario's space."""
+def errors_of_spaces(searched: Iterable[Scenario] | None = None) -> set[str]:
+    """Return the labels of the errors that random faults may answer in some scenario's space, of
+    these or of all scenarios.
+    """
     return {
         f"{REQUEST} {api_name(api.key)} {api.clients} error={error_name(error.code)}"
         f"{' done' if error.is_done else ''}"
-        for each in scenarios()
+        for each in (scenarios() if searched is None else searched)
         if each.fault_space is not None
         for api in apis_of(each.fault_space)
         for way in WAYS

@@ -271,9 +271,10 @@ FORWARDED_APIS = (Api(ENVELOPE, BROKERS, CONTROLLERS, 10),)
 """What brokers forward to the active controller: requests of administrators."""
 REPLICATION_APIS = (
     Api(FETCH, BROKERS, BROKERS, 400),
-    Api(OFFSET_FOR_LEADER_EPOCH, BROKERS, BROKERS, 8),
     Api(ALTER_PARTITION, BROKERS, CONTROLLERS, 8),
 )
+EPOCH_APIS = (Api(OFFSET_FOR_LEADER_EPOCH, BROKERS, BROKERS, 8),)
+"""What followers ask with an inter.broker.protocol.version below 2.7: later, Fetch answers it."""
 
 METADATA_FILES = (Files(FileClass.METADATA_LOG, CONTROLLERS, ("write", "flush"), 60),)
 QUORUM_FILES = (

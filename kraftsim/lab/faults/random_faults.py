@@ -96,6 +96,7 @@ def draw_data_loss_budget(random: "Random", fault_space: FaultSpace) -> DataLoss
             DataLoss.UNFLUSHED,
             DataLoss.TRUST,
             DataLoss.FLUSHED,
+            *((DataLoss.FLUSHED,) * 2 if fault_space.may_lose.get(DataLoss.FLUSHED) else ()),
         )
     )
     hosts = fault_space.may_lose.get(data_loss, ())
@@ -191,6 +192,11 @@ COUNTS = ((1, 3), (1, 3), (3, 8), (3, 8), (3, 8), (8, 20), (8, 20), (20, 40), (4
 are both frequent.
 """
 KINDS_KEPT = (0.15, 0.3, 0.5, 0.75)
+SCARCE_KEPT = 0.6
+SCARCE_WEIGHT = 4
+"""Kinds that few scenarios can have are hardly ever omitted there, and drawn so much more often:
+those of a remote store, of releases, and those that lose flushed data in a run that may.
+"""
 TRIGGER_TYPES = ("time", "disk", "frame", "event", "state")
 WIDE = 10
 """A range with this ratio of its ends is drawn by magnitude: 5 to 3000 gives as many values below
@@ -268,11 +274,18 @@ class _Draw:
         self._hosts = self._some_hosts()
         share = random.choice(KINDS_KEPT)
         possible = [kind for kind in kinds if SIM in kind.modes and self._can_inject(kind)]
-        kept = [kind for kind in possible if random.random() < share]
+        kept = [
+            kind
+            for kind in possible
+            if random.random() < (max(share, SCARCE_KEPT) if self._is_scarce(kind) else share)
+        ]
         if len(kept) == len(possible) > 1:
             kept.pop(random.randrange(len(kept)))
         self.kinds = kept or ([random.choice(possible)] if possible else [])
-        self._weights = [random.choice((1, 1, 2, 4)) for _ in self.kinds]
+        self._weights = [
+            random.choice((1, 1, 2, 4)) * (SCARCE_WEIGHT if self._is_scarce(kind) else 1)
+            for kind in self.kinds
+        ]
 
     def fault(self) -> Fault:
         """Draw one fault."""
@@ -312,6 +325,13 @@ class _Draw:
                 )
             case _:
                 return nodes
+
+    def _is_scarce(self, kind: FaultKind) -> bool:
+        return (
+            kind.family is Family.STORE
+            or kind.needs_releases
+            or kind.data_loss is self._budget.way is DataLoss.FLUSHED
+        )
 
     def _can_inject(self, kind: FaultKind) -> bool:
         if (

@@ -24,9 +24,16 @@ from kraftsim.lab.faults.fault import (
     Value,
 )
 from kraftsim.lab.faults.fault_space import (
+    BROKER_APIS,
     BROKERS,
     CLIENTS,
     CONTROLLERS,
+    FORWARDED_APIS,
+    QUORUM_APIS,
+    READER_APIS,
+    REPLICATION_APIS,
+    TRANSACTION_APIS,
+    WRITER_APIS,
     Api,
     FaultMoment,
     FaultSpace,
@@ -110,6 +117,21 @@ are those that bugs are in. An error counts ERROR_WEIGHT times for each one that
 ERROR_WEIGHT: Final = 3
 API_WEIGHT: Final = 6
 """An API is drawn as often as this and the number of its errors."""
+COMMON: Final = frozenset(
+    (api.key, api.clients, api.servers)
+    for api in (
+        *QUORUM_APIS,
+        *BROKER_APIS,
+        *WRITER_APIS,
+        *TRANSACTION_APIS,
+        *READER_APIS,
+        *REPLICATION_APIS,
+        *FORWARDED_APIS,
+    )
+)
+"""APIs that many scenarios use: the key, and the roles of clients and servers."""
+SCARCE_WEIGHT: Final = 3
+"""The others are drawn so much more often where they are: the scenario is about them."""
 
 REVEALING: Final[Mapping[ApiKey, tuple[tuple[str, Mapping[str, Value]], ...]]] = {
     ApiKey.PRODUCE: (("BatchAppended", {}), ("DuplicateAnswered", {})),
@@ -218,6 +240,10 @@ def _exists(error: PossibleError, key: int) -> bool:
     return error.version_min <= last and (error.version_max is None or error.version_max >= first)
 
 
+def _is_common(api: Api) -> bool:
+    return api.key == ApiKey.API_VERSIONS or (api.key, api.clients, api.servers) in COMMON
+
+
 def _is_rare(api: Api) -> bool:
     return api.frames_max <= RARE
 
@@ -231,7 +257,10 @@ class _Draw:
         self._random = random
         self._fault_space = fault_space
         self._apis = self._some(list(apis_of(fault_space) if apis is None else apis))
-        self._weights = [API_WEIGHT + self._errors(api) for api in self._apis]
+        self._weights = [
+            (API_WEIGHT + self._errors(api)) * (1 if _is_common(api) else SCARCE_WEIGHT)
+            for api in self._apis
+        ]
         self._ways = self._some(list(WAYS))
 
     def fault(self, trigger: Trigger | None = None) -> Fault:

@@ -33,7 +33,6 @@ from kraftsim.lab.faults.fault_space import (
     REPLICATION_APIS,
     REPLICATION_MOMENTS,
     SNAPSHOT_MOMENTS,
-    STOP_REPLICA,
     UPDATE_METADATA,
     WRITER_APIS,
     ZOOKEEPER,
@@ -58,9 +57,10 @@ make an upgrade of twenty restarts as long as the longest time-out.
 DUAL_WRITE_APIS: Final = (
     Api(LEADER_AND_ISR, CONTROLLERS, BROKERS, 60),
     Api(UPDATE_METADATA, CONTROLLERS, BROKERS, 60),
-    Api(STOP_REPLICA, CONTROLLERS, BROKERS, 8),
 )
-"""A KRaft controller sends them to brokers that are still in ZooKeeper mode."""
+"""A KRaft controller sends them to brokers that are still in ZooKeeper mode; StopReplica only for
+topics that are deleted or moved during the migration.
+"""
 MIGRATION_MOMENTS: Final = (
     FaultMoment("MigrationDriverMoved", CONTROLLERS, 12),
     *(

@@ -42,6 +42,7 @@ from protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from protocol.messages.k43_elect_leaders import PREFERRED, ElectLeadersRequest
 from protocol.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -210,6 +211,16 @@ class PartitionAdministrator(Administrator):
             for each in answer.responses
             for row in each.partitions
         }
+
+    async def elect_preferred_leaders(self) -> None:
+        """Ask one broker once to let the preferred replicas lead all partitions again."""
+        request = ElectLeadersRequest(
+            election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS
+        )
+        try:
+            await self._client_host.run(self._answer(request, ""))
+        except OSError:
+            return
 
     async def until_reassigned(self) -> None:
         """Return when no partition is being reassigned."""

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment
 from kraftsim.events.runs import PhaseBegan, Settled
+from kraftsim.lab.workloads.partition_administrator import PartitionAdministrator
 
 LEADER_SECONDS = 10.0
 CONTROLLER_SECONDS = 30.0
@@ -59,10 +60,12 @@ async def elect_now_and_then(
     stage: ScenarioEnvironment, *, seconds: float, every_seconds: float
 ) -> None:
     """For so many seconds, elect preferred leaders from time to time: former leaders lead again."""
+    administrator = PartitionAdministrator(stage.client_host("elector"))
     ends_at = stage.now_seconds() + seconds
     while stage.now_seconds() < ends_at:
         await stage.sleep(every_seconds)
-        await stage.elect_preferred_leaders()
+        await administrator.elect_preferred_leaders()
+    administrator.close()
 
 
 async def replicas_settle(stage: ScenarioEnvironment, topic: str, partitions: int) -> None:
