@@ -40,6 +40,7 @@ _TEMPLATES: Final = {
     "{voter_count} voters fetched",
     "ClientErrorsChecked": "from here on every error of a client must be retriable, or provoked",
     "ClientInitialized": f"client {{client_id}} received {_PRODUCER}",
+    "ClientQuotaChanged": "{node} has the quota {key} of {entity}: {value} (removed: {is_removed})",
     "ClientStarted": "client {client_id} started ({library})",
     "ClientStopped": "client {client_id} stopped: {reason}",
     "ConfigChanged": "{node} has the configuration {name} of {resource_name}: {value} "
@@ -210,6 +211,7 @@ _TEMPLATES: Final = {
     "{topic}-{partition} at offset {next_offset}, digest {digest}",
     "ProducerStateExpired": "{node} expired the state of producer id {producer_id} in "
     "{topic}-{partition}",
+    "QuotaInEffect": "{node} enforces the quota {key} of {entity}: {value}",
     "QuorumStateStored": "{node} stored its quorum state: epoch {leader_epoch}, leader "
     "{leader_id}, vote for {voted_id}",
     "QuorumTimersSet": "{node} started with a fetch time-out of {fetch_timeout_ms} ms and an "

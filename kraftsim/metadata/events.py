@@ -206,13 +206,24 @@ class ControllerUnregistered(Event):
 class ClientQuotaChanged(Event):
     """A quota of an entity was set or removed.
 
-    The entity is a comma-separated list of type=name; a default has no name.
+    The entity is a comma-separated list of type=name, sorted; a default has no name.
     """
 
     entity: str
     key: str
     value: str | None
     is_removed: bool
+
+
+class QuotaInEffect(Event):
+    """A broker enforces another quota of users or client ids from now on; without a value: none.
+
+    The fields are those of ClientQuotaChanged.
+    """
+
+    entity: str
+    key: str
+    value: str | None
 
 
 class ScramCredentialChanged(Event):

@@ -260,7 +260,9 @@ def _as_map(entity: QuotaEntity) -> str:
 
 
 def _fact(record: ClientQuotaRecord) -> ClientQuotaChanged:
-    entity = ",".join(f"{part.entity_type}={part.entity_name or ''}" for part in record.entity)
+    entity = ",".join(
+        sorted(f"{part.entity_type}={part.entity_name or ''}" for part in record.entity)
+    )
     return ClientQuotaChanged(
         entity=entity,
         key=record.key,

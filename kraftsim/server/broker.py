@@ -95,7 +95,7 @@ class Broker:
         self.features = self.source.features
         self._make_partitions()
         self._make_coordinators()
-        self.quotas = ClientQuotas(config, world.clock)
+        self.quotas = ClientQuotas(config, world.clock, world.emit)
         found = cast(tuple[Handler[Broker], ...], broker_handlers())
         served = parsing_rules(guarded(self.shell, self.source.guards, found))
         self._handlers = tuple(map(throttled, served))

@@ -8,6 +8,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar, cast
 
+from kraftsim.events.event import Event
+from kraftsim.metadata.events import QuotaInEffect
 from kraftsim.metadata.rules_registries import Registries
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.server.config import NodeConfig
@@ -48,7 +50,8 @@ FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
 class ClientQuotas:
     """The rates of all clients that have quotas. `are_set`: at least one quota is configured."""
 
-    def __init__(self, config: NodeConfig, clock: Clock) -> None:
+    def __init__(self, config: NodeConfig, clock: Clock, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
         self._window_count = config.quota_window_num
         self._window_ms = config.quota_window_size_seconds * 1000
         self._clock = clock
@@ -60,8 +63,14 @@ class ClientQuotas:
 
     def follow(self, records: Iterable[ClientQuotaRecord]) -> None:
         """Apply the quotas of the current metadata."""
+        before = {(entity, key): value for entity, key, value in self._limits.values()}
         self._limits = ClientLimits(records)
         self.are_set = bool(self._limits)
+        for entity, key, value in self._limits.values():
+            if before.pop((entity, key), None) != value:
+                self._emit(QuotaInEffect(entity=entity, key=key, value=repr(value)))
+        for entity, key in before:
+            self._emit(QuotaInEffect(entity=entity, key=key, value=None))
 
     def throttle(
         self, call: Call, key: str, amount: float, *, pause_max_ms: int | None = None

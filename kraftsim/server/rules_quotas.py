@@ -7,7 +7,7 @@ ControllerMutationQuotaManager}, kafka.network.ConnectionQuotas.
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -54,6 +54,14 @@ class ClientLimits:
 
     def __bool__(self) -> bool:
         return bool(self._tables)
+
+    def values(self) -> Iterator[tuple[str, str, float]]:
+        """Yield entity, key and value of each quota, with the entity as in ClientQuotaChanged."""
+        for key, table in self._tables.items():
+            for (user, client_id), value in table.items():
+                parts = ((CLIENT_ID, client_id), (USER, user))
+                entity = ",".join(f"{kind}={name or ''}" for kind, name in parts if name != ANY)
+                yield entity, key, value
 
     def find(self, key: str, user: str, client_id: str) -> Limit | None:
         """Return the limit of a client; None if it has none."""

@@ -39,6 +39,7 @@ from tests.analysis.missing_first_batch_cases import OVERTAKEN_ROWS
 from tests.analysis.owner_cases import ADMIN_ROWS, OWNER_ROWS
 from tests.analysis.pending_cases import LATE_PENDING_ROWS, MINUTE_MS, PENDING_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
+from tests.analysis.quota_cases import QUOTA_ROWS
 from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
@@ -706,6 +707,6 @@ CASES = [
         Case(*row)
         for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *ADMIN_ROWS, *WASTE_ROWS)
     ),
-    *(Case(*row) for row in (*PENDING_ROWS, *SPENT_ROWS, *REMOTE_ROWS)),
+    *(Case(*row) for row in (*PENDING_ROWS, *SPENT_ROWS, *REMOTE_ROWS, *QUOTA_ROWS)),
     *(Case(*row)._replace(between_ms=MINUTE_MS) for row in LATE_PENDING_ROWS),
 ]

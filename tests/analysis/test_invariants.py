@@ -68,6 +68,7 @@ from tests.analysis.migration_cases import add_controller_events, add_migration_
 from tests.analysis.oracle_by_duckdb import as_one, rows_by_duckdb, rows_of_all_by_duckdb
 from tests.analysis.owner_cases import add_admin_events, add_owner_events
 from tests.analysis.pending_cases import add_pending_events
+from tests.analysis.quota_cases import add_quota_events
 from tests.analysis.random_transactions import add_transaction_events
 from tests.analysis.reading_cases import add_read_events
 from tests.analysis.remote_cases import add_remote_events
@@ -233,6 +234,7 @@ def random_history(seed: int) -> History:
         add_pending_events,
         add_spent_events,
         add_remote_events,
+        add_quota_events,
     ):
         add_events(history, random, slip)
     return history
