@@ -10,7 +10,7 @@ from tests.apache_kafka.class_path import DEFAULT_RELEASE, MAVEN_SECONDS, Missin
 STORE_CLASS = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 
-TIERED_RELEASES = (DEFAULT_RELEASE, "4.1.2")
+TIERED_RELEASES = (DEFAULT_RELEASE, "4.1.2", "4.3.1")
 """The releases under test.
 
 Not every release has published that jar, and 4.4.0 cannot load the class of 4.1.2.
