@@ -16,6 +16,7 @@ from kraftsim.lab.explore.replay import read_replay
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
 from kraftsim.lab.explore.shrink import NotFailing, Shrunken, fewer, rounded, shrink, simpler_faults
+from kraftsim.lab.explore.trials import TrialCandidate
 from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, OnFrame
 
 CONTROLLER = "controller-101"
@@ -73,6 +74,24 @@ def alone(failing: tuple[RunRequest, RunResult]) -> Shrunken:
     """The failing run, shrunk by one process."""
     request, _ = failing
     return shrink(request)
+
+
+def test_candidate_has_injected_faults_once() -> None:
+    """Otherwise each step would add them again, and the smallest run would not be that which was
+    tried.
+    """
+    request = RunRequest(
+        scenario=scenario("producer_ids_survive_failover"),
+        mode=Mode.SIM,
+        seed=1,
+        faults=DECOYS,
+        injected=("BrokerHeartbeat drop times=2",),
+    )
+    candidate = TrialCandidate(
+        faults=request.schedule(), workload=request.work(), controllers=1, brokers=3
+    )
+    assert len(request.schedule()) == len(DECOYS) + 1
+    assert candidate.request(request).schedule() == request.schedule()
 
 
 @pytest.mark.interop

@@ -251,10 +251,13 @@ class TrialCandidate(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self, order="sorted")
 
     def request(self, base: RunRequest) -> RunRequest:
-        """Return the request for it; all else is as in the original run."""
+        """Return the request for it; all else is as in the original run, whose injected faults are
+        among those of the candidate.
+        """
         return replace(
             base,
             faults=self.faults,
+            injected=(),
             workload=self.workload,
             controllers=self.controllers,
             brokers=self.brokers,
