@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 from kraftsim import __version__
 from kraftsim.cli.kinds import ALL_KINDS
-from kraftsim.cli.main import VERBS, kraftsim
+from kraftsim.cli.main import VERBS, kraftsim, main
 from kraftsim.cli.properties import read_properties
 
 PROJECT_ROOT = Path(__file__).parents[2]
@@ -204,12 +205,21 @@ def test_the_list_of_commands_has_the_usual_heading() -> None:
         (["node", "no-such.properties"], "File 'no-such.properties' does not exist"),
     ],
 )
-def test_errors_exit_with_3_and_a_reason(arguments: list[str], complaint: str) -> None:
-    """2 would mean that an invariant is unknown or vacuous."""
-    done = run(*arguments)
-    assert done.returncode == 3
-    assert complaint in done.stderr
-    assert "Traceback" not in done.stderr
+def test_errors_exit_with_3_and_a_reason(
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """2 would mean that an invariant is unknown or vacuous. The test below runs a process."""
+    monkeypatch.setattr(sys, "argv", ["kraftsim", *arguments])
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # main() replaces it
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 3
+    assert complaint in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
