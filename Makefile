@@ -50,7 +50,7 @@ endif
 
 # Each directory of tests/ is in one lane, the longest of them first. Two lanes need a processor each all the time; test-requirements and test-sockets
 # mostly wait, so three lanes run in parallel on two processors.
-# `types` comes first: test-others checks types again, which takes 15 seconds longer without mypy's cache. A lane of tests ends last.
+# `types` comes first: it uses one processor all the time, and nothing waits for it. A lane of tests ends last.
 LANES := types test-simulated test-rules test-requirements lint doors test-sockets test-analysis test-others test-house
 SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose tests/testing
 REQUIREMENTS := tests/conformance

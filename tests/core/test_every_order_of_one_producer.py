@@ -23,13 +23,17 @@ def test_a_transaction_ends_once_in_every_order(
     version: int, trouble: dict[str, int | str]
 ) -> None:
     """One transaction with records in two partitions; the search is complete, and leaves out no
-    result when it leaves out orders.
+    result when it leaves out orders. That comparison is made with version 2, which is done sooner;
+    `make every-order ARGS=--all-orders` searches all orders of both.
     """
     bounds: Bounds = {"version": version, "transactions": 1, **trouble}
-    complete, reduced = (_searched(bounds, reduces=each) for each in (False, True))
-    assert complete.is_complete and reduced.is_complete
-    assert reduced.states < complete.states and reduced.moves < complete.moves
-    assert reduced.settled == complete.settled > 4
+    reduced = _searched(bounds, reduces=True)
+    assert reduced.is_complete and reduced.settled > 4
+    if version == 2:
+        complete = _searched(bounds, reduces=False)
+        assert complete.is_complete
+        assert reduced.states < complete.states and reduced.moves < complete.moves
+        assert reduced.settled == complete.settled
 
 
 @pytest.mark.parametrize("reduces", [False, True])
