@@ -206,8 +206,9 @@ out.
 
 
 def _running(release: str) -> "Iterator[ApacheKafka]":
-    from tests.apache_kafka.harness import ApacheKafka
+    from tests.apache_kafka.harness import ApacheKafka, archive_classes
 
+    archive_classes(release)
     node = ApacheKafka(release, QUICK)
     node.start()
     try:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -112,13 +113,19 @@ def java_program() -> tuple[Path, int] | None:
     if on_path:
         candidates.append(Path(on_path))
     for program in candidates:
-        found = re.search(r'version "(?:1\.)?(\d+)', _version_text(program))
+        try:
+            written_ns = program.stat().st_mtime_ns
+        except OSError:
+            continue
+        found = re.search(r'version "(?:1\.)?(\d+)', _version_text(program, written_ns))
         if found and int(found[1]) >= JAVA_MIN:
             return program, int(found[1])
     return None
 
 
-def _version_text(program: Path) -> str:
+@lru_cache(maxsize=8)
+def _version_text(program: Path, written_ns: int) -> str:
+    """Return what a program says of its version, once for each program that is there."""
     try:
         done = subprocess.run(
             [str(program), "-version"],
