@@ -22,7 +22,6 @@ from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory, PartitionKey
 from kraftsim.partitions.partition_opening import PartitionParts
-from kraftsim.partitions.rules_log import LeaderEpochs
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import ReplicaMoveBegan, ReplicaMoved
 from kraftsim.server.rules_quotas import SteadyRate
@@ -155,7 +154,7 @@ class ReplicaMove:
     async def flush(self) -> None:
         """Flush the future log with its topic id and leader epochs."""
         await self.log.store_topic_id(self.hosted.topic_id)
-        self.log.epochs = LeaderEpochs(self.hosted.log.epochs.starts)
+        self.log.epochs = self.hosted.replica.epochs_after_move(self.log.epochs)
         await self.log.store_epochs()
         await self.log.flush()
 
@@ -183,7 +182,7 @@ class ReplicaMove:
         )
         log.advance_log_start(former.log_start_offset)
         log.flushed_offset = flushed_offset
-        log.epochs = hosted.replica.epochs = LeaderEpochs(former.epochs.starts)
+        log.epochs = hosted.replica.epochs = hosted.replica.epochs_after_move(self.log.epochs)
         snapshots = self._parts.snapshots(self._shell.config)(self.home.world, log.directory)
         snapshots.take(hosted.replica.producer_state, log.log_end_offset)
         hosted.log, hosted.snapshots, hosted.home = log, snapshots, self.home

@@ -27,7 +27,7 @@ from kraftsim.partitions.rules_leader import (
     LeaderRules,
     LeaderState,
 )
-from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
+from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, LeaderEpochs
 from kraftsim.partitions.rules_replica_log import ReplicaLog
 from protocol.errors import ErrorCode
 
@@ -108,6 +108,15 @@ class PartitionReplica(ReplicaLog):
         self._emit_stable_offset()
         self.advance(now_ms)
         return is_news
+
+    def epochs_after_move(self, of_records: LeaderEpochs) -> LeaderEpochs:
+        """Return the leader epochs of a copy of the log that replaces it; `of_records` are those of
+        the copied records.
+
+        Epochs without records are kept, too: a follower that led one of them asks for it. Apache
+        Kafka up to 4.4.0 loses them (KAFKA-20961).
+        """
+        return LeaderEpochs(self.epochs.starts)
 
     def follow(self, leader_id: int, leader_epoch: int) -> Following | None:
         """Become follower in a leader epoch; None if it already is.

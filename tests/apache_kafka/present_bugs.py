@@ -8,17 +8,38 @@ meanwhile. The epoch before is in no record, so that the rightful producer is fe
 KAFKA-15591: two Produce requests are in flight to a partition that is just being created. The first
 one is refused, the second one creates the producer's state with its own sequence, and the retry of
 the first one is out of order for ever.
+KAFKA-20961: a replica moves to another log directory, and loses the leader epochs without records.
+A follower that asks for one of them gets OFFSET_OUT_OF_RANGE until a record is written. kraftsim
+keeps these epochs; it does the same with the bug switch of that name.
 """
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 
-from kraftsim.conformance.batches import batch, produce
+from kraftsim.conformance.batches import batch, filled_topic, produce
+from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
 from kraftsim.conformance.probes.worn_steps import Worn, wear_out
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import FetchPartition
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.k23_offset_for_leader_epoch import (
+    CONSUMER_REPLICA_ID,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.apache_kafka.class_path import NEWEST_RELEASE
 from tests.apache_kafka.probes import Ours, Theirs, subject, subjects, warmed_up
 
@@ -27,6 +48,10 @@ LAST_BUT_ONE = 32765
 INIT_VERSION = 4
 """The first version of InitProducerId with PRODUCER_FENCED."""
 EARLIER_RECORDS = 17
+BATCHES = 3
+FETCH_VERSION, EPOCH_VERSION, METADATA_VERSION, DIRECTORIES_VERSION = 15, 4, 12, 2
+MOVE_SECONDS, PAUSE_SECONDS = 20.0, 0.1
+LOST_EPOCHS = "KAFKA-20961"
 WORN = Worn(at_epoch=LAST_BUT_ONE, number=1)
 PLAIN_ID = "init-retried"
 Answer = tuple[str, int, int]
@@ -82,9 +107,85 @@ def errors_of_a_new_partition(target: Target) -> list[str]:
     return [ErrorCode(row.error_code).name for row in rows]
 
 
-def observed(name: str) -> dict[str, list[str] | list[Answer]]:
-    """Return what one subject answers: bug -> responses."""
-    node = subject(name)
+def _places(target: Target, name: str = "") -> list[tuple[str, bool]]:
+    """Return the log directories, or those with a replica of a topic: path, whether it is a future
+    one.
+    """
+    with target.peer() as peer:
+        found = peer.ask(
+            DescribeLogDirsRequest(topics=None), DIRECTORIES_VERSION, DescribeLogDirsResponse
+        )
+    if not name:
+        return [(each.log_dir, False) for each in found.results]
+    return [
+        (each.log_dir, row.is_future_key)
+        for each in found.results
+        for topic in each.topics
+        if topic.name == name
+        for row in topic.partitions
+    ]
+
+
+def answers_about_the_last_epoch(node: Ours | Theirs, target: Target) -> list[Answer]:
+    """Let a leader epoch without records begin, and ask for its end as consumers and followers do,
+    before and after the replica moves to another log directory (KAFKA-20961).
+
+    Returns for both the error of Fetch, and epoch and end offset of OffsetForLeaderEpoch.
+    """
+    name = filled_topic(target, BATCHES).name
+    first = _places(target)[0][0]
+    second = node.add_directory(first)
+    warmed_up(target)
+    topic = target.led_topic(name, 1)
+    with target.peer() as peer:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        answer = peer.ask(asked, METADATA_VERSION, MetadataResponse)
+    leader_epoch = answer.topics[0].partitions[0].leader_epoch
+
+    def has_epoch(row: FetchPartition) -> None:
+        row.current_leader_epoch = row.last_fetched_epoch = leader_epoch
+
+    def end_of_epoch() -> Answer:
+        fetched = fetch_one(
+            target,
+            topic,
+            fetch_request(topic, FETCH_VERSION, BATCHES, change=has_epoch),
+            FETCH_VERSION,
+        )
+        row = OffsetForLeaderPartition(
+            partition=0, current_leader_epoch=-1, leader_epoch=leader_epoch
+        )
+        with target.peer(topic.leader) as peer:
+            ends = peer.ask(
+                OffsetForLeaderEpochRequest(
+                    replica_id=CONSUMER_REPLICA_ID,
+                    topics=[OffsetForLeaderTopic(topic=name, partitions=[row])],
+                ),
+                EPOCH_VERSION,
+                OffsetForLeaderEpochResponse,
+            )
+        end = ends.topics[0].partitions[0]
+        return ErrorCode(fetched.error_code).name, end.leader_epoch, end.end_offset
+
+    before = end_of_epoch()
+    move = AlterReplicaLogDir(
+        path=second, topics=[AlterReplicaLogDirTopic(name=name, partitions=[0])]
+    )
+    with target.peer(topic.leader) as peer:
+        peer.ask(
+            AlterReplicaLogDirsRequest(dirs=[move]),
+            DIRECTORIES_VERSION,
+            AlterReplicaLogDirsResponse,
+        )
+    give_up_at = time.monotonic() + MOVE_SECONDS
+    while _places(target, name) != [(second, False)] and time.monotonic() < give_up_at:
+        time.sleep(PAUSE_SECONDS)
+    return [before, end_of_epoch()]
+
+
+def observed(name: str, bugs: Sequence[str] = ()) -> dict[str, list[str] | list[Answer]]:
+    """Return what one subject answers: bug -> responses. `bugs` are injected into kraftsim."""
+    node = subject(name, bugs)
     with node as target:
         warmed_up(target)
         wear_out(target, [WORN])
@@ -94,16 +195,29 @@ def observed(name: str) -> dict[str, list[str] | list[Answer]]:
             "KAFKA-15591": errors_of_a_new_partition(target),
             "KAFKA-20310": answers_to_retries(node, target, PLAIN_ID),
             "KAFKA-20310, last epoch": answers_to_retries(node, target, WORN.worn_id),
+            LOST_EPOCHS: answers_about_the_last_epoch(node, target),
         }
 
 
 def is_shown(answers: dict[str, list[str] | list[Answer]]) -> bool:
-    """Return whether the responses are those of both bugs."""
+    """Return whether the responses are those of all bugs."""
     late = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name
     fenced = (ErrorCode.PRODUCER_FENCED.name, -1, -1)
-    retries = [each for bug, each in answers.items() if bug != "KAFKA-15591"]
-    return answers["KAFKA-15591"] == [ErrorCode.NONE.name, late, late] and all(
-        first == second != fenced == after for first, second, after in retries
+    retries = [each for bug, each in answers.items() if bug.startswith("KAFKA-20310")]
+    return (
+        answers["KAFKA-15591"] == [ErrorCode.NONE.name, late, late]
+        and all(first == second != fenced == after for first, second, after in retries)
+        and has_lost_epochs(answers)
+    )
+
+
+def has_lost_epochs(answers: dict[str, list[str] | list[Answer]]) -> bool:
+    """Return whether the last epoch ended at the log end offset, and is unknown after the move."""
+    before, after = answers[LOST_EPOCHS]
+    return (before[0], before[2]) == (ErrorCode.NONE.name, BATCHES) and after == (
+        ErrorCode.OFFSET_OUT_OF_RANGE.name,
+        -1,
+        -1,
     )
 
 
@@ -116,7 +230,7 @@ def main(words: Sequence[str]) -> int:
     )
     newest = [name for name, release in subjects().items() if release == NEWEST_RELEASE]
     parser.add_argument("--subject", nargs="+", choices=list(subjects()), default=newest)
-    found = {name: observed(name) for name in parser.parse_args(words).subject}
+    found = {name: observed(name, [LOST_EPOCHS]) for name in parser.parse_args(words).subject}
     for name, answers in found.items():
         print(name)
         for bug, each in answers.items():

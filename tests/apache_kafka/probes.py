@@ -12,6 +12,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -25,6 +26,7 @@ from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.second_directory import add_second_directory
 from tools.docs.probes_page import FILE, keep
 
 SETTINGS = {
@@ -60,11 +62,15 @@ def subjects() -> dict[str, str]:
 
 
 class Ours:
-    """A node of kraftsim."""
+    """A node of kraftsim; `bugs` are injected."""
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, bugs: Sequence[str] = ()) -> None:
         spec = ClusterSpec(
-            brokers=1, release=line_of(release), port=free_port_range(1), settings=SETTINGS
+            brokers=1,
+            release=line_of(release),
+            port=free_port_range(1),
+            settings=SETTINGS,
+            bugs=tuple(bugs),
         )
         self._cluster, self._names = (
             EmbeddedCluster(spec),
@@ -91,6 +97,15 @@ class Ours:
             self._cluster.restart(name)
         self._cluster.wait_until_ready()
 
+    def add_directory(self, first: str) -> str:
+        """Restart the broker with a second log directory, and return its path."""
+        second, broker = f"{first}-second", self._names[-1]
+        self._cluster.tell(broker, {"log.dirs": f"{first},{second}"})
+        asyncio.run(self._cluster.stop_node(broker))
+        self._cluster.restart(broker)
+        self._cluster.wait_until_ready()
+        return second
+
 
 class Theirs:
     """A node of Apache Kafka. Raises Missing without Java or Maven."""
@@ -111,11 +126,17 @@ class Theirs:
         self._kafka.settings = {**SETTINGS, **settings}
         self._kafka.start()
 
+    def add_directory(self, first: str) -> str:
+        """Restart the node with a second log directory, and return its path."""
+        second = f"{first}-second"
+        add_second_directory(self._kafka, Path(second))
+        return second
 
-def subject(name: str) -> Ours | Theirs:
-    """Return one subject, not started yet."""
+
+def subject(name: str, bugs: Sequence[str] = ()) -> Ours | Theirs:
+    """Return one subject, not started yet; `bugs` are injected into one of kraftsim."""
     release = subjects()[name]
-    return Ours(release) if name.startswith("kraftsim") else Theirs(release)
+    return Ours(release, bugs) if name.startswith("kraftsim") else Theirs(release)
 
 
 def warmed_up(target: Target) -> Target:

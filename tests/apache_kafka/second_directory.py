@@ -2,7 +2,6 @@
 directory id that the node generates.
 """
 
-import shutil
 from pathlib import Path
 
 from tests.apache_kafka.harness import ApacheKafka
@@ -13,15 +12,10 @@ DIRECTORY_ID = "directory.id="
 def add_second_directory(node: ApacheKafka, second: Path) -> None:
     """Stop a running node, create the directory, and start the node with both."""
     node.stop()
-    shutil.copytree(
-        node.data, second, ignore=shutil.ignore_patterns("__cluster*", "*-0", "*checkpoint", ".*")
-    )
-    meta = second / "meta.properties"
-    meta.write_text(
-        "\n".join(
-            line for line in meta.read_text().splitlines() if not line.startswith(DIRECTORY_ID)
-        )
-        + "\n"
+    second.mkdir()
+    meta = (node.data / "meta.properties").read_text().splitlines()
+    (second / "meta.properties").write_text(
+        "\n".join(line for line in meta if not line.startswith(DIRECTORY_ID)) + "\n"
     )
     properties = node.directory / "server.properties"
     properties.write_text(

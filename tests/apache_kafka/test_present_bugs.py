@@ -3,16 +3,30 @@
 import pytest
 
 from tests.apache_kafka.class_path import NEWEST_RELEASE
-from tests.apache_kafka.present_bugs import is_shown, observed
-from tests.apache_kafka.probes import line_of
+from tests.apache_kafka.present_bugs import (
+    LOST_EPOCHS,
+    answers_about_the_last_epoch,
+    is_shown,
+    observed,
+)
+from tests.apache_kafka.probes import line_of, subject, warmed_up
 
 
 def test_kraftsim_answers_as_the_newest_apache_kafka() -> None:
     """KAFKA-15591: the first batch is out of order for ever. KAFKA-20310: the retry is fenced after
-    a restart, and only then.
+    a restart, and only then. KAFKA-20961 is a bug switch.
     """
-    answers = observed(f"kraftsim {line_of(NEWEST_RELEASE)}")
+    answers = observed(f"kraftsim {line_of(NEWEST_RELEASE)}", [LOST_EPOCHS])
     assert is_shown(answers), answers
+
+
+def test_kraftsim_keeps_leader_epochs_when_a_replica_moves() -> None:
+    """Without the switch: another behavior than that of Apache Kafka 4.4.0, on purpose."""
+    node = subject(f"kraftsim {line_of(NEWEST_RELEASE)}")
+    with node as target:
+        warmed_up(target)
+        before, after = answers_about_the_last_epoch(node, target)
+    assert before == after and before[0] == "NONE"
 
 
 @pytest.mark.interop

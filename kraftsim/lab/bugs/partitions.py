@@ -11,7 +11,7 @@ from kraftsim.partitions.fetch_responses import AbortedLists
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_follower import FetchWish, Following, OffsetWish, TruncateTo
 from kraftsim.partitions.rules_leader import LeaderState
-from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
+from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, LeaderEpochs
 from kraftsim.partitions.rules_replica import PartitionReplica
 from protocol.messages.k01_fetch import AbortedTransaction
 
@@ -194,9 +194,40 @@ class ReadsTwice(PartitionReplica):
         )  # right: compare with `now`
 
 
+KAFKA_20961 = Bug(
+    name="KAFKA-20961",
+    title="a replica that moves to another log directory loses leader epochs without records",
+    about="""The log in the new directory has the leader epochs of its records only.
+
+        No record was written in the last epochs. A follower that led one of them asks the leader
+        for it, gets OFFSET_OUT_OF_RANGE, and retries until a record is written: it is not in
+        sync, and must not be elected.
+
+        Source: KAFKA-20961, KAFKA-15608; present in Apache Kafka 4.4.0 (docs/replayed-bugs.md),
+        where the future replica's epochs are those that LeaderEpochFileCache.assign gets from
+        appended batches (ReplicaAlterLogDirsThread).
+        """,
+    fixed_in=("after 4.4.0",),
+    swap=lambda parts: parts.replacing(partition_replica=MovesEpochsOfRecords),
+    scenario="quiet_replicas_move",
+    caught_by=("recovers-after-heal",),
+)
+
+
+class MovesEpochsOfRecords(PartitionReplica):
+    """Copies no epochs besides those of records."""
+
+    __slots__ = ()
+
+    def epochs_after_move(self, of_records: LeaderEpochs) -> LeaderEpochs:
+        """Return the epochs of records; right: all of them."""
+        return of_records
+
+
 BUGS = (
     KAFKA_1211,
     KAFKA_7128,
     KAFKA_5376,
     KAFKA_9807,
+    KAFKA_20961,
 )
