@@ -3,7 +3,7 @@
 A broker cannot be asked for that: the controller decides. So a broker of Apache Kafka talks to a
 controller of Apache Kafka through a proxy, which sets the start of its second block to the last id
 of the first one. Up to 4.2 the broker takes the block and gives that id twice; since 4.3 it refuses
-it, and asks again.
+it, and retries.
 Source: org.apache.kafka.coordinator.transaction.RPCProducerIdManager.
 """
 
