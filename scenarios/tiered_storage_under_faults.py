@@ -85,7 +85,6 @@ def _store(random: "Random") -> Fault:
         ("failing-store", {"permille": random.randint(100, 1000)}),
         ("half-copied-segment", {"ending": ending if ending != ".log" else ".timeindex"}),
         ("lost-object", {"ending": ending}),
-        ("stale-store-listing", {}),
     )
     kind, params = random.choice(choices)
     return Fault(

@@ -228,7 +228,7 @@ def tiered_fault_space(
     The store loses nothing for good: a lost object is restored when it is healed, and until then
     each reader gets an error. It does not return the producer snapshot of another segment: nothing
     in the file says which segment it belongs to, so that no broker can notice, and a follower that
-    is rebuilt from it accepts duplicates.
+    is rebuilt from it accepts duplicates. And no node lists it, so that no listing is stale.
     """
     space = cluster_fault_space(
         controllers=controllers,
@@ -244,7 +244,7 @@ def tiered_fault_space(
         moments=(*space.moments, *TIERED_MOMENTS),
         has_store=True,
         mix=mix,
-        omits=("snapshot-of-another-segment", *omits),
+        omits=("snapshot-of-another-segment", "stale-store-listing", *omits),
         of_size=partial(
             tiered_fault_space,
             clients=clients,
