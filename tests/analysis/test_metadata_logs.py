@@ -38,6 +38,9 @@ OF_ONE_LOG = frozenset(each.name for each in INVARIANTS.all() if each.within_met
 RISE = "controller-epochs-rise"
 ROWS = [case for case in CASES if case.invariant in OF_ONE_LOG and not case.between_ms]
 
+VIOLATING = {case.invariant: case for case in ROWS if case.outcome is Outcome.VIOLATED}
+"""A row of each invariant."""
+
 
 def begun(metadata_log: int = 2) -> list[LoggedEvent]:
     """A new quorum is formatted."""
@@ -117,7 +120,7 @@ def sql_results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerd
 
 
 HISTORIES: Sequence[History] = [
-    *(repeated(case) for case in ROWS if case.outcome is Outcome.VIOLATED),
+    *(repeated(case) for case in VIOLATING.values()),
     *(random_logs(seed) for seed in range(12)),
     history_of(*begun(), ("a", returned(5)), ("b", returned(5))),
 ]
