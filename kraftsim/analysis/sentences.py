@@ -276,6 +276,8 @@ _TEMPLATES: Final = {
     "VotersChanged": "{node} has the voters {voters} from offset {offset} on",
     "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "
     "{differences#difference}: {what}",
+    "ZookeeperControllerClaimed": "{node} claimed /controller with controller epoch "
+    "{controller_epoch}, as KRaft controller of epoch {kraft_controller_epoch}",
     "ZookeeperControllerElected": "{node} became controller in ZooKeeper with controller epoch "
     "{controller_epoch}",
 }

@@ -1,9 +1,9 @@
-"""A producer that asks to have its epoch bumped gets the next epoch, however often it asks.
+"""A producer that asks to have its epoch bumped gets the next epoch, also if it asks several times.
 
 The epochs of a producer id are 32767; each that is spent without need brings the end of the id
-nearer, and fences whoever has a smaller one. A retry, because the answer to the first request is
-lost, gets the epoch that the first one has made. A transaction that the coordinator aborts between
-the requests may bump the epoch once more.
+nearer, and fences the producer that has a smaller one. A retry, because the answer to the first
+request is lost, gets the epoch that the first one has made. A transaction that the coordinator
+aborts between the requests may bump the epoch once more.
 Source: KIP-360, KIP-588; TransactionMetadata.prepareIncrementProducerEpoch.
 """
 
@@ -90,7 +90,7 @@ _ANSWERED = """
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A producer that asks to bump its epoch gets the next one, also if it asks again.",
+    rule="A producer that asks to bump its epoch gets the next one; a retry gets the same.",
     source="KIP-360",
     watches=(InitProducerIdSent, TransactionalIdTaken, TransactionAbortForced),
     check=BumpedOnce,
