@@ -239,7 +239,7 @@ class ZookeeperPropagation:
 
     def _are_only_leaving(self, image: MetadataImage, changes: ImageChanges) -> bool:
         """Store the changes of brokers and return True, if they have but begun their controlled
-        shutdown: nobody is told.
+        shutdown: no broker is notified.
         """
         for broker_id in changes.brokers:
             before, after = self._sent.brokers.get(broker_id), image.broker(broker_id)

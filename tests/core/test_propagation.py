@@ -329,8 +329,8 @@ def test_deleted_topic_is_sent_once() -> None:
 
 def test_broker_in_controlled_shutdown_ceases_to_follow() -> None:
     """StopReplica without deletion for what it follows, and LeaderAndIsr for what it led alone:
-    otherwise it would fetch on, and rejoin the ISRs that it has left. That it is leaving is told to
-    nobody.
+    otherwise it would fetch on, and rejoin the ISRs that it has left. No broker is
+    notified that it is leaving.
 
     Source: KafkaController.doControlledShutdown, ReplicaStateMachine (OfflineReplica).
     """

@@ -40,6 +40,6 @@ def test_what_is_written_with_too_few_replicas_in_sync(
     # arg-type: what the partition uses of its log and clock
     led = CoordinatedPartition(None, harness.shard, log, clock, lambda: None)  # type: ignore[arg-type]
     stored: list[int] = []
-    led._on_stored = lambda token, error, first_offset: stored.append(token)  # type: ignore[method-assign]
+    led._on_stored = lambda token, error, first_offset: stored.append(token)  # type: ignore[method-assign]  # watched
     led.settle([Append((offset_tombstone("g", ("t", 0)),), token)])
     assert asked == [acks]

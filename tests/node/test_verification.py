@@ -364,14 +364,14 @@ def test_batch_verified_for_a_deleted_topic_is_not_in_the_next_of_its_name(
         producer = await Producer(client, "T").begin()
         verifier = cluster.brokers["broker-1"].verifier
         ask = verifier.ask
-        verifier.ask = lambda *words, **options: held.append(  # type: ignore[method-assign]
+        verifier.ask = lambda *words, **options: held.append(  # type: ignore[method-assign]  # held back
             lambda: ask(*words, **options)
         )
         administrator = await client_of_same(client)
         writing = asyncio.get_running_loop().create_task(producer.produce(0, version=12))
         while not held:
             await asyncio.sleep(0.001)
-        verifier.ask = ask  # type: ignore[method-assign]
+        verifier.ask = ask  # type: ignore[method-assign]  # released
         deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
         assert (await administrator.ask(deletion, 5)).responses[0].error_code == 0
         await administrator.create_topic("t")

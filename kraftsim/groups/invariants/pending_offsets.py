@@ -43,7 +43,7 @@ Waiting: TypeAlias = tuple[str, str, int, int]
 """Group, topic, partition, producer id."""
 
 
-class Held(NamedTuple):
+class PendingCommit(NamedTuple):
     """The event of a pending offset, and where its record is."""
 
     event_id: str
@@ -54,10 +54,10 @@ class PendingOffsets:
     """The pending offsets of each coordinator, the one that was added last at the end."""
 
     def __init__(self) -> None:
-        self._held: dict[Coordinator, dict[Waiting, Held]] = {}
+        self._held: dict[Coordinator, dict[Waiting, PendingCommit]] = {}
         self.count = 0
 
-    def of(self, coordinator: Coordinator) -> dict[Waiting, Held]:
+    def of(self, coordinator: Coordinator) -> dict[Waiting, PendingCommit]:
         """Return those of a coordinator."""
         return self._held.get(coordinator, {})
 
@@ -65,7 +65,7 @@ class PendingOffsets:
         """Return those of a process that have any."""
         return [each for each in self._held if each[:2] == (node, incarnation)]
 
-    def take(self, envelope: Envelope, event: Event) -> list[tuple[Waiting, Held]]:
+    def take(self, envelope: Envelope, event: Event) -> list[tuple[Waiting, PendingCommit]]:
         """Process an event; return those that were removed without the end of their transaction."""
         if isinstance(event, GroupsLoaded | GroupsUnloaded):
             self._held.pop((envelope.node, envelope.incarnation, event.partition), None)
@@ -96,7 +96,7 @@ class PendingOffsets:
         held.pop(waiting, None)
         if isinstance(event, PendingOffsetAdded | OffsetLoaded):
             self.count += 1
-            held[waiting] = Held(envelope.event_id, event.record_offset)
+            held[waiting] = PendingCommit(envelope.event_id, event.record_offset)
         return []
 
 
