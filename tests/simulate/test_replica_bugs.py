@@ -9,6 +9,7 @@ from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
     ("KAFKA-1211", "partition_leader_failover_idempotent", 8, "acknowledged-records-on-replicas"),
+    ("KAFKA-20961", "quiet_replicas_move", 1800003, "recovers-after-heal"),
     ("KAFKA-18106", "broker_power_loss", 1, "one-partition-leader-per-epoch"),
     ("KAFKA-5435", "lost_produce_responses", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producer_state_recovery", 4, "records-in-final-log-once"),
