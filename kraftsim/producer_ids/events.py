@@ -24,9 +24,14 @@ class ProducerIdBlockAllocated(Event):
 
 
 class ProducerIdBlockRequested(Event):
-    """A broker sent AllocateProducerIds."""
+    """A broker sent AllocateProducerIds.
+
+    `last_producer_id`: the last id that it had taken from a block by then (-1: none), which may be
+    the one whose client is answered right after.
+    """
 
     broker_epoch: int
+    last_producer_id: int = -1
 
 
 class ProducerIdBlockReceived(Event):

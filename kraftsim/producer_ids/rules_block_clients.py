@@ -282,7 +282,13 @@ class WaitingBlockClient:
             return []
         self._request_in_flight = True
         broker_epoch = self._broker_epoch()
-        self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        last_claimed = -1 if self._last_claimed is None else self._last_claimed
+        self._emit(
+            ProducerIdBlockRequested(
+                broker_epoch=broker_epoch,
+                last_producer_id=min(last_claimed, self._current.last_producer_id),
+            )
+        )
         return [SendAllocate(broker_epoch)]
 
 
@@ -409,7 +415,11 @@ class PrefetchingBlockClient:
         self._request_in_flight = True
         self._backoff_until_ms = None
         broker_epoch = self._broker_epoch()
-        self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        self._emit(
+            ProducerIdBlockRequested(
+                broker_epoch=broker_epoch, last_producer_id=self._following_producer_id - 1
+            )
+        )
         return [SendAllocate(broker_epoch)]
 
 
@@ -509,7 +519,11 @@ class ZnodeBlockClient:
             return []
         self._is_asking = True
         broker_epoch = self._broker_epoch()
-        self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        self._emit(
+            ProducerIdBlockRequested(
+                broker_epoch=broker_epoch, last_producer_id=self._next_producer_id - 1
+            )
+        )
         return [SendAllocate(broker_epoch)]
 
 

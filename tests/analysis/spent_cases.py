@@ -111,7 +111,12 @@ def got(producer_epoch: int, producer_id: int = FAR, client_id: str = "s") -> Ev
     )
 
 
-REQUESTED = ProducerIdBlockRequested(broker_epoch=1)
+def requested(last_producer_id: int) -> Event:
+    """A broker asks for a block when it has taken an id."""
+    return ProducerIdBlockRequested(broker_epoch=1, last_producer_id=last_producer_id)
+
+
+REQUESTED = requested(-1)
 UNLOADED = TransactionsUnloaded(partition=9, coordinator_epoch=1)
 EXPIRED = TransactionalIdExpired(
     transactional_id="spender", producer_id=FAR, producer_epoch=0, partition=9, offset=1
@@ -145,6 +150,10 @@ SPENT_ROWS: list[Row] = [
     ("an empty block is no use", WITH_NEED, on("b", block(size=0), REQUESTED), OK, 1),
     ("an id of another block was taken", WITH_NEED,
      on("b", block(), block(FAR + 9), returned(FAR), REQUESTED), VIOLATED, 1, ("b.1.3",)),
+    ("the id is returned after the request that it causes", WITH_NEED,
+     on("b", block(), requested(FAR), returned(FAR), block(FAR + 3), requested(FAR + 2)), VIOLATED,
+     2, ("b.1.4",), (("b.1.3", "b.1.4"),)),
+    ("a block of one id", WITH_NEED, on("b", block(size=1), requested(FAR), returned(FAR)), OK, 1),
     ("a transactional id is new", WITH_CAUSE, on("b", spent(FAR), state()), OK, 1),
     ("two requests for a new transactional id", WITH_CAUSE,
      on("b", spent(FAR), spent(FAR + 1), state()), OK, 2),
@@ -183,7 +192,7 @@ def add_spent_events(history: History, random: Random, slip: Callable[[], bool])
         for _ in range(2 if slip() else 1):
             history.emit("b7", block(first_id))
             if slip():
-                history.emit("b7", REQUESTED)
+                history.emit("b7", random.choice((REQUESTED, requested(first_id))))
         for producer_id in range(first_id, first_id + 3):
             if slip():
                 continue

@@ -6,6 +6,8 @@ Source: KIP-730.
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
+from kraftsim.events.event import Event
+from kraftsim.producer_ids.events import ProducerIdBlockRequested
 from kraftsim.producer_ids.rules_allocation import (
     BLOCK_SIZE_CONFIG,
     ProducerIdBlock,
@@ -119,6 +121,21 @@ def test_prefetching_with_the_first_id_leaves_the_whole_block_of_time() -> None:
     assert result == 0 and len(effects) == 1
     source.on_response(ErrorCode.NONE, 10, 10, 0)
     assert [source.claim(0).result for _ in range(19)] == list(range(1, 20))
+
+
+def test_request_with_the_first_id_names_it() -> None:
+    """The client of the id is answered later, and the request has its cause nevertheless."""
+    for kind, size in ((EagerBlockClient, 10), (PrefetchingBlockClient, 1)):
+        emitted: list[Event] = []
+        source = kind(broker_epoch=lambda: 5, emit=emitted.append)
+        source.claim(0)
+        source.on_response(ErrorCode.NONE, 70, size, 0)
+        assert source.claim(0).result == 70
+        assert [
+            event.last_producer_id
+            for event in emitted
+            if isinstance(event, ProducerIdBlockRequested)
+        ] == [-1, 70]
 
 
 def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures: Figures) -> None:

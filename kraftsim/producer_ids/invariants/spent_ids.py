@@ -161,7 +161,9 @@ PRODUCER_IDS_NOT_SKIPPED = Invariant(
 class BlocksNeeded:
     """A broker asks for a block only once it has taken an id of the last one that it received.
 
-    Releases ask at 90 % of a block, or at its end; KIP-730 also allows its beginning.
+    Releases ask at 90 % of a block, or at its end; KIP-730 also allows its beginning. 90 % of a
+    block of one id is its beginning, too. The request is sent before the client of the id that
+    causes it is answered: the request names that id.
     """
 
     def __init__(self) -> None:
@@ -189,7 +191,11 @@ class BlocksNeeded:
                 del self._unused[process]
             return None
         self._findings.examined += 1
-        if unused is None or unused[0] == unused[1]:
+        if (
+            unused is None
+            or unused[0] == unused[1]
+            or unused[0] <= event.last_producer_id < unused[1]
+        ):
             return None
         return self._findings.violation(
             envelope.event_id,
@@ -219,11 +225,12 @@ PRODUCER_ID_BLOCKS_REQUESTED_WITH_NEED = Invariant(
     examined="SELECT run, count(*) FROM producer_id_block_requested GROUP BY run",
     violations=f"""
         WITH {_TAKEN}, held AS (
-            SELECT r.run, r.node, r.incarnation, r.n, r.position, max(b.position) AS received_at
+            SELECT r.run, r.node, r.incarnation, r.n, r.position, r.last_producer_id,
+                max(b.position) AS received_at
             FROM producer_id_block_requested AS r JOIN producer_id_block_received AS b
                 ON b.run = r.run AND b.node = r.node AND b.incarnation = r.incarnation
                 AND b.position < r.position
-            GROUP BY r.run, r.node, r.incarnation, r.n, r.position
+            GROUP BY r.run, r.node, r.incarnation, r.n, r.position, r.last_producer_id
         ), used AS (
             SELECT DISTINCT h.run, h.position FROM held AS h
             JOIN producer_id_block_received AS b ON b.run = h.run AND b.position = h.received_at
@@ -242,6 +249,8 @@ PRODUCER_ID_BLOCKS_REQUESTED_WITH_NEED = Invariant(
         JOIN producer_id_block_received AS b ON b.run = h.run AND b.position = h.received_at
         LEFT JOIN used AS u ON u.run = h.run AND u.position = h.position
         WHERE u.run IS NULL AND b.first_producer_id < b.next_producer_id
+            AND NOT (h.last_producer_id >= b.first_producer_id
+                AND h.last_producer_id < b.next_producer_id)
     """,
 )
 
