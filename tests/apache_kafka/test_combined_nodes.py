@@ -199,12 +199,16 @@ def create_everywhere(broker: BrokerClient) -> None:
 
 
 def writes_to_its_leader(addresses: Sequence[str], value: bytes) -> None:
-    """Write a record with acks=all to whichever node leads the partition now, and read it there."""
+    """Write a record with acks=all to whichever node leads the partition now, and read it there.
+
+    Each node is tried once at a time: one that follows now may follow for ever.
+    """
     give_up_at = time.monotonic() + SECONDS
     while True:
         for address in addresses:
             with suppress(OSError, AssertionError), broker_client(address) as broker:
-                if broker.produce(TOPIC, batch_of([value])).error_code == ErrorCode.NONE:
+                written = broker.produce(TOPIC, batch_of([value]), seconds=0.0)
+                if written.error_code == ErrorCode.NONE:
                     assert value in broker.values(TOPIC)
                     return
         assert time.monotonic() < give_up_at, "a node leads the partition"

@@ -93,15 +93,16 @@ class BrokerClient:
         *,
         acks: int = ACKS_ALL,
         timeout_ms: int = 10_000,
+        seconds: float = SECONDS,
     ) -> PartitionProduceResponse:
         """Send one batch, and return the response of its partition.
 
-        Retried if the broker, leader according to Metadata, is not leader yet.
+        Retried for so many seconds if the broker, leader according to Metadata, is not leader yet.
         """
         data = TopicProduceData(
             name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
         )
-        give_up_at = time.monotonic() + SECONDS
+        give_up_at = time.monotonic() + seconds
         while True:
             whole = self.peer.ask(
                 ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]),
