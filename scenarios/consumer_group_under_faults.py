@@ -87,11 +87,13 @@ async def run(stage: ScenarioEnvironment) -> None:
 
     async def settle() -> None:
         await _change_subscriptions(stage, app, until=over_at)
-        await _settle(stage, app)
-        # A member that says nothing any more loses its partitions to the others.
-        app.transform_workers[max(numbers)].pause_at(Point.POLLED, SILENT_SECONDS)
-        await stage.sleep(SESSION_MS / 1000 + 2.0)
-        await _settle(stage, app, SILENT_SECONDS / 2)
+        if numbers:
+            await _settle(stage, app)
+        if len(numbers) > 1:
+            # A member that says nothing any more loses its partitions to the others.
+            app.transform_workers[max(numbers)].pause_at(Point.POLLED, SILENT_SECONDS)
+            await stage.sleep(SESSION_MS / 1000 + 2.0)
+            await _settle(stage, app, SILENT_SECONDS / 2)
         is_settled.set()
 
     await under_faults(

@@ -6,8 +6,10 @@ the remaining faults are simplified. It repeats this until nothing helps: any si
 result gives a run that does not fail, or fails in another way. First it tries once to minimise
 workload and nodes: a run that is repeated a hundred times should be cheap.
 
-Removing a fault does not change other random numbers: they are keyed by host, incarnation and
-purpose. A fault that never fired is therefore removed without another run. Source: Zeller and
+Removing a fault does not change the random numbers of others: they are keyed by host, incarnation
+and purpose. Faults that never fired are therefore removed at once, but not without a run: a timer
+that goes off after all faults are healed, or while there is no leader to hit, takes a turn, and
+changes the order of the processes after it. Source: Zeller and
 Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
 """
 
@@ -20,6 +22,7 @@ import msgspec
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.trials import (
+    LENGTH,
     BudgetSpent,
     Cost,
     ProbeFinding,
@@ -138,8 +141,6 @@ def _fewer_times(nth: int) -> Iterator[int]:
             yield candidate
 
 
-LENGTH: Final = "work_ms"
-"""The workload parameter with the duration of the fault phase."""
 BUDGET_SECONDS: Final = 120.0
 
 
@@ -209,7 +210,14 @@ def shrink(
         step = _Steps(start, wanted, request, on_progress, budget_seconds)
         step.keeps_parameters = keeps_parameters
         step.trials = Trials(
-            request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell
+            request,
+            wanted,
+            start,
+            first,
+            pool=pool,
+            jobs=jobs,
+            budget_seconds=budget_seconds,
+            on_cost=step.tell,
         )
         step.trials.cost.cpu_seconds = first.cpu_seconds
         step.trials.cost.runs = 1
@@ -316,19 +324,24 @@ class _Steps:
 
     def _take(self, candidates: Iterable[TrialCandidate]) -> tuple[int, tuple[int, ...]] | None:
         """Continue with the first candidate that still fails, if there is one, without its faults
-        that did not fire before that.
+        that did not fire before that if it fails without them, too.
 
         Returns the position of the candidate, and the remaining positions of its schedule.
         """
         found = self.trials.first_that_fails(candidates)
         if found is None:
             return None
-        place, candidate, seen = found
-        schedule = candidate.request(self._request).schedule()
-        kept = tuple(sorted(seen.fired))
-        self.best = msgspec.structs.replace(
-            candidate, faults=tuple(schedule[each] for each in kept)
-        )
+        place, self.best, seen = found
+        kept = tuple(range(len(self.best.faults)))
+        fired = tuple(sorted(seen.fired))
+        if fired != kept:
+            faults = tuple(self.best.faults[each] for each in fired)
+            without = self.trials.first_that_fails(
+                [msgspec.structs.replace(self.best, faults=faults)]
+            )
+            if without is not None:
+                _, self.best, _ = without
+                kept = fired
         return place, kept
 
     def _be_bold(self) -> None:

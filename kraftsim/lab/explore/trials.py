@@ -53,11 +53,13 @@ class ProbeFinding(msgspec.Struct, frozen=True, kw_only=True, order=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a probe.
 
-    `found` is in order of time; `fired` are positions in the schedule in order of firing, with the
-    targets `affected`.
+    `found` is in order of time; `cut_by` is what ended the run before the scenario returned, None
+    if nothing did; `fired` are positions in the schedule in order of firing, with the targets
+    `affected`.
     """
 
     found: tuple[ProbeFinding, ...]
+    cut_by: ProbeFinding | None
     found_at_ns: tuple[int, ...]
     messages: tuple[str, ...]
     fired: tuple[int, ...]
@@ -102,6 +104,7 @@ def probe(
             found=tuple(watch.found),
             found_at_ns=tuple(watch.found.values()),
             messages=tuple(watch.messages.values()),
+            cut_by=watch.cut_by,
             fired=tuple(place for place, _ in fired),
             affected=tuple(injection.target for _, injection in fired),
             fired_at_ns=tuple(injection.fired_at_ns or 0 for _, injection in fired),
@@ -161,8 +164,10 @@ def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
     for each in simulation.violations:
         assert each.at_ns is not None, "the simulation recorded it"
         watch.emit(_finding(each.invariant, each.message), each.at_ns, each.message)
+        watch.cut_by = watch.cut_by or _finding(each.invariant, each.message)
     if trouble is not None:
         watch.emit(ProbeFinding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
+        watch.cut_by = watch.cut_by or ProbeFinding(trouble=without_numbers(trouble))
     if watch.is_content:
         return
     if trouble is None or not simulation.violations:
@@ -197,6 +202,7 @@ class _Watch:
         self.oracle = Oracle(must_exercise=request.scenario.must_exercise)
         self.found: dict[ProbeFinding, int] = {}
         self.messages: dict[ProbeFinding, str] = {}
+        self.cut_by: ProbeFinding | None = None
         self._wanted = wanted
         self._simulation = simulation
         simulation.observe(self._examine)
@@ -237,6 +243,10 @@ little more, counts as not failing.
 PATIENCE_NS: Final = 1_000_000_000
 
 
+LENGTH: Final = "work_ms"
+"""The workload parameter with the duration of the fault phase."""
+
+
 class TrialCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a run that shrinking reduces."""
 
@@ -244,6 +254,11 @@ class TrialCandidate(msgspec.Struct, frozen=True, kw_only=True):
     workload: Mapping[str, int]
     controllers: int
     brokers: int
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether its workload asks for nothing at all, whatever its duration."""
+        return not any(value for name, value in self.workload.items() if name != LENGTH)
 
     @property
     def key(self) -> bytes:
@@ -264,6 +279,10 @@ class TrialCandidate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _control_of(candidate: TrialCandidate) -> TrialCandidate:
+    return msgspec.structs.replace(candidate, faults=())
+
+
 class BudgetSpent(Exception):
     """The budget of CPU seconds is spent."""
 
@@ -278,12 +297,23 @@ class Cost:
 
 
 class Trials:
-    """Candidates of one run, and the finding that each must still show."""
+    """Candidates of one run, and the finding that each must still show, for the same reason.
+
+    A finding that only the end of a run shows does not count if something else cut the run, unless
+    that cut the first run, too: what the scenario had no time for is missing then.
+
+    That something is not done in time does not count where nothing could do it: with the workload
+    and the nodes of the candidate, but without faults and bugs (the control), the scenario must not
+    fail so. Where the control of the first run does, it tells nothing: then a workload that asks
+    for nothing does not count.
+    """
 
     def __init__(
         self,
         base: RunRequest,
         wanted: ProbeFinding,
+        start: TrialCandidate,
+        first: Seen,
         *,
         pool: ProcessPoolExecutor | None,
         jobs: int,
@@ -295,6 +325,9 @@ class Trials:
         """The limit of virtual time of every candidate."""
         self._base = base
         self._wanted = wanted
+        self._start = start
+        self._may_cut = (None, wanted, first.cut_by)
+        self._controls: dict[bytes, bool] = {}
         self._pool = pool
         self._jobs = jobs
         self._budget_seconds = budget_seconds
@@ -315,13 +348,40 @@ class Trials:
             for (place, candidate), seen in zip(
                 batch, self._run([each for _, each in batch]), strict=True
             ):
-                if self._wanted in seen.found:
+                if self._is_same(candidate, seen):
                     self._forget(
                         [each for later, each in batch if later > place and each.key not in known]
                     )
                     self._be_patient_with(seen)
                     return place, candidate, seen
         return None
+
+    def _is_same(self, candidate: TrialCandidate, seen: Seen) -> bool:
+        """Return whether a candidate failed as the first run did. Raises BudgetSpent."""
+        if self._wanted not in seen.found or seen.cut_by not in self._may_cut:
+            return False
+        if self._wanted.trouble is None or _control_of(candidate) == _control_of(self._start):
+            return True
+        if self._fails_by_itself(self._start):
+            return self._start.does_nothing or not candidate.does_nothing
+        return not self._fails_by_itself(candidate)
+
+    def _fails_by_itself(self, candidate: TrialCandidate) -> bool:
+        """Return whether the control of a candidate fails in the wanted way."""
+        control = _control_of(candidate)
+        if control.key not in self._controls:
+            if self.cost.cpu_seconds >= self._budget_seconds:
+                raise BudgetSpent
+            request = replace(control.request(self._base), bugs=())
+            seen = probe(request, wanted=self._wanted)
+            self._controls[control.key] = self._wanted in seen.found
+            self._count(seen)
+        return self._controls[control.key]
+
+    def _count(self, seen: Seen) -> None:
+        self.cost.runs += 1
+        self.cost.cpu_seconds += seen.cpu_seconds
+        self._on_cost(self.cost)
 
     def _forget(self, candidates: Iterable[TrialCandidate]) -> None:
         """Drop the results that a single process would not have computed."""
@@ -343,9 +403,7 @@ class Trials:
             new, self._probes([each.request(self._base) for each in new.values()]), strict=True
         ):
             self._outcomes[key] = seen
-            self.cost.runs += 1
-            self.cost.cpu_seconds += seen.cpu_seconds
-            self._on_cost(self.cost)
+            self._count(seen)
         return [self._outcomes[each.key] for each in batch]
 
     def _probes(self, requests: list[RunRequest]) -> Iterator[Seen]:
