@@ -28,7 +28,7 @@ FINDINGS = [
     ("KAFKA-10080", "coordinator_failover_every_state", 2, "transaction-transitions-valid"),
     ("KAFKA-14402", "transaction_timeout", 1, "fenced-producers-write-nothing"),
     ("KAFKA-14884", "transaction_timeout", 1, "fenced-producers-write-nothing"),
-    ("KAFKA-15784", "zombie_fenced_by_generation", 29, "each-input-processed-once"),
+    ("KAFKA-15784", "zombie_fenced_by_generation", 3, "each-input-processed-once"),
     ("KAFKA-16352", "coordinator_failover_every_state", 4, "no-hanging-transactions"),
     ("KAFKA-17754", "delayed_end_txn", 4, "only-retriable-errors"),
     (

@@ -101,7 +101,9 @@ KAFKA_15784 = Bug(
         and appends without validating again.
 
         In between the group rebalances: the offsets of a member that has lost its partitions are
-        accepted, and the new owners process the same records again.
+        accepted, and the new owners process the same records again. Where the new owners have
+        committed already, the committed offset goes back behind them, and stays there: they have
+        nothing left to commit.
 
         Source: KAFKA-15784, fixed by validating and appending in one step after the verification
         (GroupCoordinator.handleTxnCommitOffsets).
@@ -111,7 +113,7 @@ KAFKA_15784 = Bug(
         transactional_commits=ValidatesFirst, group_shard=GroupsWithEarlyValidation
     ),
     scenario="zombie_fenced_by_generation",
-    caught_by=("each-input-processed-once",),
+    caught_by=("each-input-processed-once", "recovers-after-heal"),
 )
 
 
