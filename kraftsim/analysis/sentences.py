@@ -89,6 +89,8 @@ _TEMPLATES: Final = {
     "{first_offset~last_offset~offset}, is in state {status} and has the objects {objects}",
     "FinalTransaction": "the final log of {broker} has the state {status} of transactional id "
     f"{{transactional_id}}, {_PRODUCER}, at offset {{offset}}",
+    "FirstBatchesOvertaken": "the first {records} records of {topic} are behind later ones, with "
+    "which its leader began",
     "GroupRemoved": "{node} removed group {group_id} ({reason})",
     "GroupsLoaded": "{node} loaded {group_count#group} of __consumer_offsets-{partition} up to "
     "offset {next_offset}",

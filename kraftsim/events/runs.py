@@ -60,6 +60,15 @@ class FencedProducersExpected(Event):
     scenario: str
 
 
+class FirstBatchesOvertaken(Event):
+    """So many first records of a producer are behind later ones in a new topic: its leader refused
+    them, and then accepted a first sequence other than 0, as releases up to 4.4 do (KAFKA-15591).
+    """
+
+    topic: str
+    records: int
+
+
 class FaultArmed(Event):
     """A fault was armed: it waits for its time or trigger."""
 

@@ -261,7 +261,7 @@ class ReplicaLog:
         self, decision: AppendDecision, guard: int | None = None
     ) -> AppendDecision | Duplicate | Refusal:
         batch = decision.batch
-        verdict = self.producer_state.check(batch, guard)
+        verdict = self.producer_state.check(batch, guard, is_new_log=self.log_end_offset == 0)
         if isinstance(verdict, Refusal):
             return self._refused(batch, verdict)
         if isinstance(verdict, Duplicate):

@@ -246,6 +246,8 @@ class UnknownProducer(Enum):
     """1.0 to 2.4: error 59."""
     OUT_OF_ORDER = "out of order"
     """0.11: error 45."""
+    OUT_OF_ORDER_IN_NEW_LOGS = "out of order in new logs"
+    """After 4.4 (KAFKA-15591): error 45 from a log that never had a record; otherwise accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

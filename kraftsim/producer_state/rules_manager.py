@@ -332,8 +332,11 @@ class ProducerStateManager:
             producer_id, producer_epoch, base_sequence, now_ms, adds=adds
         )
 
-    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
-        """Check a client's batch. `guard` is the result of `begin_verification`, if any.
+    def check(
+        self, batch: RecordBatch, guard: int | None = None, *, is_new_log: bool = False
+    ) -> CheckResult:
+        """Check a client's batch. `guard` is the result of `begin_verification`, if any;
+        `is_new_log`: the log never had a record.
 
         Fails with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before
         2.5 also UNKNOWN_PRODUCER_ID.
@@ -356,6 +359,8 @@ class ProducerStateManager:
             if refusal is not None:
                 return refusal
         verdict = self._check_sequence(entry, batch.producer_epoch, base_sequence, producer_id)
+        if is_new_log and verdict is APPEND and base_sequence > 0:
+            verdict = self._check_first(base_sequence, producer_id)
         if (
             verdict is APPEND
             and self._transactions.is_open(producer_id)
@@ -622,10 +627,19 @@ class ProducerStateManager:
             return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, why)  # KAFKA-7298, up to 2.4
         return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
+    def _check_first(self, base_sequence: int, producer_id: int) -> ProducerAppend | Refusal:
+        """Check a sequence other than 0 of the first batch of a log: the one before it may be on
+        its way, and could never be appended after this one.
+        """
+        if self._policy.unknown_producer is not UnknownProducer.OUT_OF_ORDER_IN_NEW_LOGS:
+            return APPEND
+        why = f"producer {producer_id} starts a new log with sequence {base_sequence}"
+        return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+
     def _check_unknown(self, base_sequence: int, producer_id: int) -> ProducerAppend | Refusal:
         why = f"producer {producer_id} is unknown and starts with sequence {base_sequence}"
         match self._policy.unknown_producer:
-            case UnknownProducer.ACCEPTED:
+            case UnknownProducer.ACCEPTED | UnknownProducer.OUT_OF_ORDER_IN_NEW_LOGS:
                 return APPEND
             case UnknownProducer.UNKNOWN_PRODUCER_ID:
                 return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, why)
@@ -666,11 +680,13 @@ class LatestBatchStateManager(ProducerStateManager):
     __slots__ = ()
     entry_class = LatestBatchEntry
 
-    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
+    def check(
+        self, batch: RecordBatch, guard: int | None = None, *, is_new_log: bool = False
+    ) -> CheckResult:
         """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an
         unknown offset.
         """
-        verdict = super().check(batch, guard)
+        verdict = super().check(batch, guard, is_new_log=is_new_log)
         if (
             not isinstance(verdict, Refusal)
             or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -700,9 +716,11 @@ class LatestBatchRepeated(LatestBatchStateManager):
 
     __slots__ = ()
 
-    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
+    def check(
+        self, batch: RecordBatch, guard: int | None = None, *, is_new_log: bool = False
+    ) -> CheckResult:
         """Check a client's batch."""
-        verdict = super().check(batch, guard)
+        verdict = super().check(batch, guard, is_new_log=is_new_log)
         return (
             replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
             if isinstance(verdict, Duplicate)

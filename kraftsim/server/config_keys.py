@@ -215,7 +215,13 @@ FIVE_BATCHES, LATEST_BATCH, LATEST_BATCH_46, ANNOUNCED_WINDOW = (
 )
 
 
-UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
+UNKNOWN_PRODUCERS = (
+    "as-released",
+    "accepted",
+    "unknown-producer-id",
+    "out-of-order",
+    "out-of-order-in-new-logs",
+)
 """How writes of an unknown producer are handled: the first as in the release."""
 
 

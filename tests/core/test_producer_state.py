@@ -189,6 +189,20 @@ def test_unknown_producer_may_begin_anywhere_since_2_5(
     )
 
 
+def test_new_log_begins_with_sequence_0_after_4_4() -> None:
+    """A later sequence may have overtaken the first one. A log that had records accepts any, as it
+    may have forgotten the producer.   Source: KAFKA-15591.
+    """
+    for policy, verdict in (
+        (UnknownProducer.ACCEPTED, APPEND),
+        (UnknownProducer.OUT_OF_ORDER_IN_NEW_LOGS, OUT_OF_ORDER),
+    ):
+        state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
+        assert state.check(make_batch(7), is_new_log=True) == verdict
+        assert state.check(make_batch(0), is_new_log=True) == APPEND
+        assert state.check(make_batch(7)) == APPEND
+
+
 @pytest.mark.parametrize(
     ("policy", "verdict"),
     [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)],

@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
         "topic_recreation_under_load",
         "transaction_version_upgrade",
     ),
+    "test_first_sequences.py": ("first_sequence_is_not_zero",),
     "test_migrations.py": (
         "controller_failover_during_migration",
         "migration_begun_again_with_new_quorum",

@@ -76,7 +76,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     ),
     "kraftsim.unknown.producer": (
         "How a leader treats an unknown producer: `as-released`, `accepted`, "
-        "`unknown-producer-id`, `out-of-order`."
+        "`unknown-producer-id`, `out-of-order`, "
+        "`out-of-order-in-new-logs` (KAFKA-15591, after 4.4)."
     ),
     "kraftsim.window.carrier": (
         "How a broker announces its window (KIP-758): `produce`, `api-versions`, "
