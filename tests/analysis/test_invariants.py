@@ -378,6 +378,26 @@ def test_check_and_sql_keep_the_same_violations_beyond_the_limit(
     assert sql_results_of_random_histories[f"run-{seed}"] == expected
 
 
+def test_elections_seen_before_commits_are_kept_as_in_sql(tmp_path: Path) -> None:
+    """More violations than are kept: those of the first commits, and of one commit those of the
+    first event id.
+    """
+    history = History()
+    for node in ("d", "c", "b"):
+        history.emit(node, elected(9))
+    for number in range(VIOLATIONS_KEPT_MAX // 2):
+        history.emit("a", committed(3, number + 1))
+    kept = online(history)["leader-completeness"]
+    assert kept.violation_count == 3 * (VIOLATIONS_KEPT_MAX // 2)
+    earliest = {(f"a.1.{number}", f"{node}.1.0") for number in range(6) for node in "bcd"}
+    assert {each.witnesses for each in kept.violations} == {
+        *earliest,
+        ("a.1.6", "b.1.0"),
+        ("a.1.6", "c.1.0"),
+    }
+    assert sql_results_of([history], tmp_path)["run-0"]["leader-completeness"] == kept
+
+
 def test_what_violates_an_invariant_was_examined() -> None:
     """SQL looks for violations only where something was examined."""
     histories = [case.history() for case in CASES]

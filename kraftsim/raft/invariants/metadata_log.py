@@ -263,7 +263,17 @@ class CommittedIsHeld:
             self._findings.examined = sum(
                 leader_epoch > first_epoch for leader_epoch, *_ in self._elections
             )
+        if self._findings.verdict().violation_count:
+            self._keep_the_earliest()
         return self._findings.verdict()
+
+    def _keep_the_earliest(self) -> None:
+        """Keep the violations of the earliest commits, of which an election may be seen late."""
+        examined, self._findings = self._findings.examined, Findings("leader-completeness")
+        self._findings.examined = examined
+        for commit in self._commits:
+            for election in sorted(self._elections, key=lambda election: election[2]):
+                self._compare(election, commit)
 
     def _compare(
         self, election: Election, commit: tuple[HighWatermarkMoved, str]
