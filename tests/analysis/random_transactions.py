@@ -11,6 +11,8 @@ from tests.analysis.coordinator_cases import abandoned
 from tests.analysis.event_factories import final_log, final_record
 from tests.analysis.history import History
 from tests.analysis.transaction_events import (
+    GROUPS_LOADED,
+    GROUPS_UNLOADED,
     OFFSETS,
     ONE,
     PID,
@@ -96,6 +98,10 @@ def add_transaction_events(history: History, random: Random, slip: Callable[[], 
         emit("c", ended(name, "committed" if is_commit != slip() else "aborted", epoch=epoch))
         if is_commit:
             offsets.append((number, 2 * number))
+        if (first + number) % 5 == 0:
+            emit(ONE, GROUPS_LOADED)
+            emit(TWO, *((GROUPS_LOADED,) if first % 2 else ()))
+            emit(ONE, *((GROUPS_UNLOADED,) if first % 3 else ()))
         if offsets:
             emit(ONE, fetch(offsets[-1][0] + (1 if slip() else 0), offsets[-1][1]))
     for key, offset in seen:

@@ -2,9 +2,7 @@
 `cases.py`.
 """
 
-from kraftsim.groups.events import (
-    GroupsUnloaded,
-)
+from kraftsim.groups.events import GroupsLoaded
 from tests.analysis.history import Row
 from tests.analysis.transaction_events import (
     ATOMIC,
@@ -12,6 +10,8 @@ from tests.analysis.transaction_events import (
     FENCED,
     FETCHED,
     FORGOTTEN,
+    GROUPS_LOADED,
+    GROUPS_UNLOADED,
     HANGS,
     MARKERS,
     OFFSETS,
@@ -538,7 +538,7 @@ TRANSACTION_ROWS: list[Row] = [
     (
         "the group was unloaded and loaded again",
         FETCHED,
-        on(ONE, committed(5, 0), pending(7, 1), GroupsUnloaded(partition=0), fetch(5, 0)),
+        on(ONE, committed(5, 0), pending(7, 1), GROUPS_UNLOADED, fetch(5, 0)),
         OK,
         1,
     ),
@@ -601,5 +601,81 @@ TRANSACTION_ROWS: list[Row] = [
         [*on(ONE, fetch(5, 0), committed(7, 1)), *on("final", logged(5, 0), logged(7, 1))],
         VACUOUS,
         0,
+    ),
+    (
+        "a coordinator that does not know of its successor",
+        EQUAL,
+        [
+            *on(ONE, GROUPS_LOADED, fetch(5, 0)),
+            *on(TWO, GROUPS_LOADED, committed(7, 1), fetch(7, 1)),
+            (ONE, fetch(5, 0)),
+            *on("final", logged(5, 0), logged(7, 1)),
+        ],
+        OK,
+        1,
+    ),
+    (
+        "a coordinator that has unloaded the partition",
+        EQUAL,
+        [
+            *on(ONE, GROUPS_LOADED),
+            *on(TWO, GROUPS_LOADED, committed(7, 1), fetch(7, 1)),
+            *on(ONE, GROUPS_UNLOADED, fetch(5, 0)),
+            *on("final", logged(5, 0), logged(7, 1)),
+        ],
+        VIOLATED,
+        1,
+        ("g/in/0",),
+    ),
+    (
+        "the successor answers from old memory",
+        EQUAL,
+        [
+            *on(ONE, GROUPS_LOADED, committed(7, 1)),
+            *on(TWO, GROUPS_LOADED, fetch(5, 0)),
+            *on("final", logged(5, 0), logged(7, 1)),
+        ],
+        VIOLATED,
+        1,
+        ("g/in/0",),
+    ),
+    (
+        "a coordinator that loads the partition again",
+        EQUAL,
+        [
+            *on(ONE, GROUPS_LOADED),
+            *on(TWO, GROUPS_LOADED, committed(7, 1)),
+            *on(ONE, GROUPS_LOADED, fetch(5, 0)),
+            *on("final", logged(5, 0), logged(7, 1)),
+        ],
+        VIOLATED,
+        1,
+        ("g/in/0",),
+    ),
+    (
+        "a restarted process has loaded nothing",
+        EQUAL,
+        [
+            *on(ONE, GROUPS_LOADED),
+            *on(TWO, GROUPS_LOADED, committed(7, 1)),
+            (ONE, 2, fetch(5, 0)),
+            *on("final", logged(5, 0), logged(7, 1)),
+        ],
+        VIOLATED,
+        1,
+        ("g/in/0",),
+    ),
+    (
+        "another partition has a successor",
+        EQUAL,
+        [
+            *on(ONE, GROUPS_LOADED, committed(7, 1)),
+            (TWO, GroupsLoaded(partition=1, group_count=0, next_offset=0)),
+            (ONE, fetch(5, 0)),
+            *on("final", logged(5, 0), logged(7, 1)),
+        ],
+        VIOLATED,
+        1,
+        ("g/in/0",),
     ),
 ]

@@ -15,6 +15,8 @@ from kraftsim.clients.events_transactions import (
 from kraftsim.events.event import Event
 from kraftsim.events.runs import Settled
 from kraftsim.groups.events import (
+    GroupsLoaded,
+    GroupsUnloaded,
     OffsetCommitted,
     OffsetForgotten,
     OffsetLoaded,
@@ -341,6 +343,10 @@ def dropped(offset: int, record_offset: int, producer_id: int = PID) -> Event:
     return PendingOffsetDropped(
         **place(offset, record_offset), producer_id=producer_id, producer_epoch=0, marker_offset=9
     )
+
+
+GROUPS_LOADED = GroupsLoaded(partition=0, group_count=1, next_offset=1)
+GROUPS_UNLOADED = GroupsUnloaded(partition=0)
 
 
 def fetch(

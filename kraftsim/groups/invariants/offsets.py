@@ -4,10 +4,11 @@ returns to consumers.
 Offsets of a transaction count from the position of their commit, once their marker has arrived.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kraftsim.events.event import Event
 from kraftsim.groups.events import (
+    GroupsLoaded,
     GroupsUnloaded,
     OffsetCommitted,
     OffsetForgotten,
@@ -27,6 +28,31 @@ GroupKey = tuple[str, str, int]
 """Group, topic, partition."""
 
 
+class Coordinators:
+    """Tells which processes coordinate the groups of a partition of `__consumer_offsets`, and which
+    have not learnt yet that another one does.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[str, int]] = {}
+        self._loaded: dict[int, set[tuple[str, int]]] = {}  # for membership only
+
+    def follow(self, envelope: Envelope, event: GroupsLoaded | GroupsUnloaded) -> None:
+        """A process has loaded or unloaded a partition."""
+        process = (envelope.node, envelope.incarnation)
+        loaded = self._loaded.setdefault(event.partition, set())
+        if isinstance(event, GroupsLoaded):
+            self._last[event.partition] = process
+            loaded.add(process)
+        else:
+            loaded.discard(process)
+
+    def is_deposed(self, envelope: Envelope, partition: int) -> bool:
+        """Return whether a process holds a partition that another one has loaded since."""
+        process = (envelope.node, envelope.incarnation)
+        return process in self._loaded.get(partition, ()) and self._last.get(partition) != process
+
+
 class LastAnswers:
     """The offset that a group coordinator returns when the cluster is idle is the last valid commit
     in its log.
@@ -34,6 +60,13 @@ class LastAnswers:
     A commit inside a transaction is valid if the next marker of its producer commits. Of several
     valid commits the last is determined by the offsets of the commits, not of their markers.
     Checked with the last response for each partition, unless an offset was committed after it.
+
+    A coordinator that has not learnt yet of its successor answers from its memory, and does not
+    count from the moment when the successor has loaded the partition. Apache Kafka answers so, too:
+    a read asks only whether this broker has the partition loaded, and no other replica (3.9:
+    GroupCoordinator.validateGroupStatus, GroupMetadataManager.isPartitionOwned; since 4.0:
+    CoordinatorRuntime.CoordinatorReadEvent, withActiveContextOrThrow). An answer after its unload
+    counts.
 
     Keeps the last response for each partition and replays the log; compares them at the end of the
     run.
@@ -43,14 +76,19 @@ class LastAnswers:
 
     def __init__(self) -> None:
         self._findings = Findings("group-offsets-equal-log")
+        self._coordinators = Coordinators()
         self._returned: dict[GroupKey, tuple[int, str]] = {}
         self._log: dict[GroupKey, dict[int, FinalOffset]] = {}
         self._markers: dict[tuple[int, int], dict[int, bool]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Process a response, a later commit, or a record of a final log."""
-        if isinstance(event, OffsetReturned):
-            if event.error_code == 0:
+        """Process a response, a later commit, a load, or a record of a final log."""
+        if isinstance(event, GroupsLoaded | GroupsUnloaded):
+            self._coordinators.follow(envelope, event)
+        elif isinstance(event, OffsetReturned):
+            if event.error_code == 0 and not self._coordinators.is_deposed(
+                envelope, event.coordinator_partition
+            ):
                 self._returned[event.group_id, event.topic, event.partition] = (
                     event.offset,
                     envelope.event_id,
@@ -99,11 +137,44 @@ class LastAnswers:
         return behind is not None and markers[behind]
 
 
+_RETURNED: Final = """
+    held AS (
+        SELECT r.run, r.position, max(l.position) AS loaded_at FROM offset_returned AS r
+        JOIN groups_loaded AS l
+            ON l.run = r.run AND l.node = r.node AND l.incarnation = r.incarnation
+                AND l.partition = r.coordinator_partition AND l.position < r.position
+        WHERE r.error_code = 0 GROUP BY r.run, r.position
+    ), unloaded AS (
+        SELECT DISTINCT r.run, r.position FROM offset_returned AS r
+        JOIN held AS h ON h.run = r.run AND h.position = r.position
+        JOIN groups_unloaded AS u
+            ON u.run = r.run AND u.node = r.node AND u.incarnation = r.incarnation
+                AND u.partition = r.coordinator_partition AND u.position < r.position
+                AND u.position > h.loaded_at
+    ), succeeded AS (
+        SELECT DISTINCT r.run, r.position FROM offset_returned AS r
+        JOIN held AS h ON h.run = r.run AND h.position = r.position
+        JOIN groups_loaded AS l
+            ON l.run = r.run AND l.partition = r.coordinator_partition
+                AND l.position < r.position AND l.position > h.loaded_at
+    ), answered AS (
+        SELECT r.run, r.group_id, r.topic, r.partition, r.position, r.offset AS reported_offset
+        FROM offset_returned AS r
+        LEFT JOIN unloaded AS u ON u.run = r.run AND u.position = r.position
+        LEFT JOIN succeeded AS s ON s.run = r.run AND s.position = r.position
+        WHERE r.error_code = 0 AND (s.run IS NULL OR u.run IS NOT NULL)
+    )
+"""
+"""The answers that count: not those of a coordinator that does not know yet of its successor."""
+
+
 GROUP_OFFSETS_EQUAL_LOG = Invariant(
     name="group-offsets-equal-log",
     rule="The last offset that a group coordinator returned is the last valid commit in its log.",
     source="KIP-98",
     watches=(
+        GroupsLoaded,
+        GroupsUnloaded,
         OffsetReturned,
         OffsetCommitted,
         PendingOffsetAdded,
@@ -113,10 +184,9 @@ GROUP_OFFSETS_EQUAL_LOG = Invariant(
         FinalOffset,
     ),
     check=LastAnswers,
-    examined="""
-        WITH step AS (
-            SELECT run, group_id, topic, partition, position, true AS is_stated FROM offset_returned
-                WHERE error_code = 0
+    examined=f"""
+        WITH {_RETURNED}, step AS (
+            SELECT run, group_id, topic, partition, position, true AS is_stated FROM answered
             UNION ALL SELECT run, group_id, topic, partition, position, false FROM offset_committed
             UNION ALL SELECT run, group_id, topic, partition, position, false
                 FROM pending_offset_added
@@ -134,9 +204,8 @@ GROUP_OFFSETS_EQUAL_LOG = Invariant(
         ) GROUP BY run
     """,
     violations=f"""
-        WITH step AS (
-            SELECT run, group_id, topic, partition, position, t.offset AS reported_offset
-                FROM offset_returned AS t WHERE error_code = 0
+        WITH {_RETURNED}, step AS (
+            SELECT run, group_id, topic, partition, position, reported_offset FROM answered
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint)
                 FROM offset_committed
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint)

@@ -3,7 +3,9 @@ with a retention time, in part, and in transactions, it deletes the offset and t
 every step it must find what it has left.
 
 A request without an answer may still take effect later: what it would leave is possible from then
-on, until `forget_late_requests`.
+on, until `forget_late_requests`. Until then a coordinator that does not know yet of its successor
+may answer, from its memory (see `group-offsets-equal-log`): a client that finds an earlier offset
+looks again, and must soon find the present one.
 Source: KIP-211, KIP-496 (OffsetDelete), KIP-229 (DeleteGroups), KIP-447, KAFKA-19163.
 """
 
@@ -60,6 +62,8 @@ WITH_RETENTION, PLAIN, FETCH = 4, 8, 8
 RETRY_SECONDS: Final = 0.1
 RETENTION_SECONDS: Final = 3.0
 MARGIN_SECONDS: Final = 0.5
+DEPOSED_SECONDS: Final = 30.0
+"""The longest time for which deposed coordinators answer: longer than faults last."""
 TOO_LARGE: Final = 5000
 """More characters than offset.metadata.max.bytes."""
 NOWHERE: Final = "no-such-topic"
@@ -103,6 +107,8 @@ class OffsetKeeper:
         ).has(CONSUMER_GROUPS)
         self._late: list[KeptOffset | None] = []
         """What requests without an answer may leave; None: they delete the offset."""
+        self._seen: list[tuple[int, str]] = []
+        """Offsets and metadata that a coordinator has returned: a deposed one may do so again."""
         self._connections = ClusterConnections(
             host.world,
             ClientIdentity(
@@ -128,8 +134,9 @@ class OffsetKeeper:
         await self._look()
 
     def forget_late_requests(self) -> None:
-        """No request is under way any more."""
+        """No request is under way any more, and no coordinator is left that is deposed."""
         self._late.clear()
+        self._seen.clear()
 
     async def close(self) -> None:
         """End the client."""
@@ -312,21 +319,31 @@ class OffsetKeeper:
                 for row in group.topics[0].partitions
             ]
 
+        until = self._stage.now_seconds() + DEPOSED_SECONDS
         while True:
             found = await self._asked(request, FETCH, read)
             if found is not None and all(error is ErrorCode.NONE for error, _, _ in found):
-                break
-            if found is not None and any(
+                (_, offset, metadata), (_, other, _) = found
+                if other != -1:
+                    raise ScenarioFailed(
+                        f"{self._group_id}: offset {other} was refused, and is committed"
+                    )
+                if self._is_possible(offset, metadata):
+                    self._seen.append((offset, metadata))
+                    return
+                if (offset, metadata) not in self._seen or self._stage.now_seconds() > until:
+                    raise ScenarioFailed(
+                        f"{self._group_id}: found offset {offset} ({metadata!r}), and left "
+                        f"{self._current}"
+                    )
+            elif found is not None and any(
                 error not in (*BUSY, ErrorCode.NONE) for error, _, _ in found
             ):
                 raise ScenarioFailed(f"{self._group_id}: OffsetFetch got {found}")
             await asyncio.sleep(RETRY_SECONDS)
-        (_, offset, metadata), (_, other, _) = found
-        if other != -1:
-            raise ScenarioFailed(f"{self._group_id}: offset {other} was refused, and is committed")
-        self._compare(offset, metadata)
 
-    def _compare(self, offset: int, metadata: str) -> None:
+    def _is_possible(self, offset: int, metadata: str) -> bool:
+        """Compare with what may be there, and keep what is."""
         now = self._stage.now_seconds()
         possible = [self._current, *self._late]
         if any(
@@ -340,10 +357,8 @@ class OffsetKeeper:
             )
             if is_it:
                 self._current = each
-                return
-        raise ScenarioFailed(
-            f"{self._group_id}: found offset {offset} ({metadata!r}), and left {self._current}"
-        )
+                return True
+        return False
 
     async def _asked(
         self,
