@@ -24,6 +24,7 @@ from kraftsim.lab.faults.fault import (
     FileClass,
     OnDisk,
 )
+from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.faults.quorum_spaces import ADMINISTRATOR_APIS, quorum_fault_space
 from kraftsim.lab.workloads.administrator import Administrator
 from kraftsim.lab.workloads.phases import under_faults
@@ -184,6 +185,7 @@ SCENARIO = Scenario(
         apis=ADMINISTRATOR_APIS,
         fault_seconds=WORK_SECONDS,
         may_lose=(DataLoss.UNFLUSHED,),  # the class of the scenario's own faults
+        mix=Mix.ON_TOP,
     ),
     limit_seconds=400.0,
     workload=WORKLOAD,
