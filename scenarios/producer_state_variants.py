@@ -32,6 +32,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AtTime, Fault
 from kraftsim.lab.faults.fault_space import ENDS_A_NODE, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.drawn_faults import produce_mishap
+from kraftsim.lab.workloads.partition_administrator import PartitionAdministrator
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 
@@ -63,6 +64,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     lack first records of a producer.
     """
     await stage.create_topic(TOPIC, TWINS)
+    ordered = await _twins(stage)
     writers = range(1, stage.workload("writers") + 1)
     await under_faults(
         stage,
@@ -71,8 +73,7 @@ async def run(stage: ScenarioEnvironment) -> None:
     )
     reader = stage.reader("reader-1")
     twins = [
-        sorted(record.key for record in await reader.read_all(TOPIC, [twin]))
-        for twin in range(TWINS)
+        sorted(record.key for record in await reader.read_all(TOPIC, [twin])) for twin in ordered
     ]
     await reader.close()
     sent = sorted(
@@ -89,6 +90,20 @@ async def run(stage: ScenarioEnvironment) -> None:
             f"of {len(sent)} records the twins have "
             f"{' and '.join(str(len(twin)) for twin in twins)}"
         )
+
+
+async def _twins(stage: ScenarioEnvironment) -> list[int]:
+    """Return the partition of the broker with five batches, and that of the other one: controllers
+    place the first partition at either.
+    """
+    administrator = PartitionAdministrator(stage.client_host("administrator"))
+    leaders = {
+        f"broker-{leader}": twin for twin, leader in (await administrator.leaders(TOPIC)).items()
+    }
+    administrator.close()
+    if set(leaders) != {FIVE_BATCHES, LATEST_BATCH}:
+        raise ScenarioFailed(f"the twins are led by {', '.join(sorted(leaders))}")
+    return [leaders[FIVE_BATCHES], leaders[LATEST_BATCH]]
 
 
 def _missing_beginning(stage: ScenarioEnvironment, number: int, found: set[str]) -> list[str]:

@@ -212,6 +212,15 @@ class PartitionAdministrator(Administrator):
             for row in each.partitions
         }
 
+    async def leaders(self, topic: str) -> dict[int, int]:
+        """Return the broker that leads each partition, of those that have a leader, as any broker
+        knows it. Raises OSError without an answer.
+        """
+        found = (await self._client_host.run(self._connections.metadata([topic]))).topics[0]
+        return {
+            each.partition_index: each.leader_id for each in found.partitions if each.leader_id >= 0
+        }
+
     async def elect_preferred_leaders(self) -> None:
         """Ask one broker once to let the preferred replicas lead all partitions again."""
         request = ElectLeadersRequest(
