@@ -28,7 +28,8 @@ OnLeader = Callable[[VoterNode | None], None]
 class MetadataPublisher:
     """The listener of the broker's metadata log replica. `publish` is awaited with each changed
     image, `on_leader` is called when the leader changes, `on_batch` after each batch of committed
-    records.
+    records. `takes_effect`: the broker goes by the image; one that migrates only tracks its offset
+    (KafkaServer, OffsetTrackingListener), and has its metadata from ZooKeeper.
     """
 
     def __init__(
@@ -38,12 +39,15 @@ class MetadataPublisher:
         publish: Publish,
         on_leader: OnLeader,
         on_batch: OnBatch = lambda image: None,
+        *,
+        takes_effect: bool = True,
     ) -> None:
         self._world = world
         self._new_image = new_image
         self._publish = publish
         self._on_leader = on_leader
         self._on_batch = on_batch
+        self._takes_effect = takes_effect
         self.image = new_image()
         self.published_offset = NOTHING_PUBLISHED
         """The last offset that has been published to the broker."""
@@ -89,7 +93,8 @@ class MetadataPublisher:
 
     def _has_published(self) -> None:
         self.published_offset = self.image.highest_offset
-        self._world.emit(MetadataApplied(next_offset=self.published_offset + 1))
+        if self._takes_effect:
+            self._world.emit(MetadataApplied(next_offset=self.published_offset + 1))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -42,7 +42,11 @@ class MigratingMode(ZookeeperMode):
         super().__init__(broker)
         self._quorum = ActiveController()
         self._log = MetadataPublisher(
-            self.shell.world, broker.parts.metadata_image, self._ignore, self._on_leader
+            self.shell.world,
+            broker.parts.metadata_image,
+            self._ignore,
+            self._on_leader,
+            takes_effect=False,
         )
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
