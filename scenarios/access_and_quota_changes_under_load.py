@@ -2,12 +2,13 @@
 that every acknowledged change takes effect at every broker, and ends when it is taken back.
 
 Each topic of several is changed in one way: writes to it are denied by an ACL, its visitor's client
-id gets a quota, its max.message.bytes becomes smaller than any batch, or its retention.bytes 0. The
-changes are made while the controller moves and brokers restart from snapshots of the metadata. A
-visitor writes to every partition all the time. Once the faults are healed, every leader refuses,
-throttles or deletes within a bound, and does not stop to; then the changes are taken back, and
-every leader accepts again. The default of a dynamic broker configuration is changed as well, and
-each broker describes what was acknowledged last.
+id gets a quota, its max.message.bytes becomes smaller than any batch, or its retention.bytes 0; its
+min.insync.replicas becomes 1 as well, and its visitor gets an ample quota first. The changes are
+made while the controller moves and brokers restart from snapshots of the metadata. A visitor writes
+to every partition all the time. Once the faults are healed, every leader refuses, throttles or
+deletes within a bound, and does not stop to; then the changes are taken back, and every leader
+accepts again. The default of a dynamic broker configuration is changed as well, and each broker
+describes what was acknowledged last.
 
 Meanwhile producers with all rights write to another topic, and lose no record.
 Source: KIP-140, KIP-546, KIP-226, KIP-339; org.apache.kafka.metadata.authorizer.StandardAuthorizer,
@@ -65,8 +66,10 @@ EFFECT_SECONDS = 15.0
 second.
 """
 STEADY_VISITS = 3
+AMPLE_BYTES = 1e9
 LEAST_BYTES = "10"
 BROKER_CONFIG, TOPIC_CONFIG = "message.max.bytes", "max.message.bytes"
+IN_SYNC_CONFIG = "min.insync.replicas"
 BROKER_BYTES = 500_000
 MOMENTS = (
     ("MetadataAppended", 40),
@@ -154,8 +157,8 @@ async def _change(
     changes: Mapping[str, Change],
     described: list[str],
 ) -> None:
-    """Make every change, and change the broker configuration before each; `described` gets its
-    values in order.
+    """Make every change, and before each one that is not to be seen by a visitor; `described` gets
+    the values of the broker configuration in order.
     """
     random = stage.random("administrator")
     for number, (topic, change) in enumerate(changes.items()):
@@ -163,6 +166,8 @@ async def _change(
         value = str(BROKER_BYTES + number)
         await administrator.configure_brokers({BROKER_CONFIG: value})
         described.append(value)
+        await administrator.configure(topic, {IN_SYNC_CONFIG: "1"})
+        await administrator.limit(f"visitor-{topic}", AMPLE_BYTES)
         match change:
             case Change.DENIED:
                 await administrator.deny_writes(topic)
@@ -175,11 +180,13 @@ async def _change(
 
 
 async def _take_back(administrator: AccessAdministrator, topic: str, change: Change) -> None:
+    await administrator.configure(topic, {IN_SYNC_CONFIG: None})
+    await administrator.limit(f"visitor-{topic}", None)
     match change:
         case Change.DENIED:
             await administrator.stop_denying_writes(topic)
         case Change.LIMITED:
-            await administrator.limit(f"visitor-{topic}", None)
+            pass  # the quota is gone
         case Change.NARROWED:
             await administrator.configure(topic, {TOPIC_CONFIG: None})
         case Change.EMPTIED:
@@ -289,8 +296,8 @@ SCENARIO = Scenario(
             *FORWARDED_APIS,
             Api(CREATE_ACLS, CLIENTS, BROKER_ROLE, 4),
             Api(DELETE_ACLS, CLIENTS, BROKER_ROLE, 2),
-            Api(ALTER_CLIENT_QUOTAS, CLIENTS, BROKER_ROLE, 2),
-            Api(INCREMENTAL_ALTER_CONFIGS, CLIENTS, BROKER_ROLE, 6),
+            Api(ALTER_CLIENT_QUOTAS, CLIENTS, BROKER_ROLE, 9),
+            Api(INCREMENTAL_ALTER_CONFIGS, CLIENTS, BROKER_ROLE, 10),
         ),
         brokers_keep_records=True,
         brokers_replicate=True,

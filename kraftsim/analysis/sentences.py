@@ -243,6 +243,8 @@ _TEMPLATES: Final = {
     "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
     "in place of its log",
     "SnapshotWritten": "{node} wrote the metadata snapshot of offset {end_offset}, epoch {epoch}",
+    "TopicConfigInEffect": "{node} leads {topic}-{partition} with the configuration {name} of its "
+    "topic: {value}",
     "TopicCreated": "{node} created topic {topic} with {partition_count#partition}",
     "TopicDeleted": "{node} deleted topic {topic}",
     "TransactionAbortForced": "{node} aborts the transaction of {transactional_id}, "

@@ -226,6 +226,19 @@ class QuotaInEffect(Event):
     value: str | None
 
 
+class TopicConfigInEffect(Event):
+    """The leader of a partition uses another value of its topic's own configuration from now on;
+    without a value: that of its broker.
+
+    A leader begins with those of its broker.
+    """
+
+    topic: str
+    partition: int
+    name: str
+    value: str | None
+
+
 class ScramCredentialChanged(Event):
     """A user's SCRAM credential was set or removed.
 

@@ -379,6 +379,11 @@ class PartitionLog(LogReader):
         self.epochs.truncate_to(self.log_end_offset)
         return truncated_bytes
 
+    @property
+    def roll_settings(self) -> SegmentSettings:
+        """The present roll settings."""
+        return self._segments.settings
+
     def roll_by(self, settings: SegmentSettings) -> None:
         """Apply changed roll settings, from the next batch on."""
         self._segments.settings = settings

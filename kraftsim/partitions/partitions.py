@@ -26,6 +26,7 @@ from kraftsim.partitions.partition_opening import PartitionParts, open_partition
 from kraftsim.partitions.replica_moves import ReplicaMoves
 from kraftsim.partitions.replication import Replication
 from kraftsim.partitions.rules_leader import LeaderAndIsrState, LeaderRules
+from kraftsim.partitions.settings_in_use import SettingsInUse
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.server.events import DiskFailed, LogDirectoryFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID
@@ -77,6 +78,7 @@ class Partitions:
         """
         self._new_leaderships: list[HostedPartition] = []
         """Partitions that this broker leads in a leader epoch that is not stored yet."""
+        self._in_use = SettingsInUse(shell.world.emit)
         self._is_registered = False
         """Whether the metadata contains the registration of this incarnation: before that it
         neither leads nor follows.
@@ -394,6 +396,7 @@ class Partitions:
             eligible=self._replication.is_eligible,
         ):
             self._new_leaderships.append(hosted)
+        self._in_use.tell(hosted, image.topic_configs(hosted.topic))
         if (
             hosted.owes_flush
         ):  # follower fetches wait for the flush, which no append may ever trigger
@@ -426,6 +429,7 @@ class Partitions:
                 hosted.log.roll_by(hosted.settings.segments)
                 if hosted.tier(hosted.settings.tiering.is_tiered):
                     self.on_tiering(hosted)
+                self._in_use.tell(hosted, image.topic_configs(hosted.topic))
             if concerns_all:
                 hosted.replica.producer_state.use_policy(self._producer_policy(image))
 

@@ -46,6 +46,7 @@ from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import NEXT_ROWS, TURN_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
+from tests.analysis.topic_config_cases import TOPIC_CONFIG_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
 from tests.analysis.waste_cases import WASTE_ROWS
 
@@ -707,6 +708,9 @@ CASES = [
         Case(*row)
         for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *ADMIN_ROWS, *WASTE_ROWS)
     ),
-    *(Case(*row) for row in (*PENDING_ROWS, *SPENT_ROWS, *REMOTE_ROWS, *QUOTA_ROWS)),
+    *(
+        Case(*row)
+        for row in (*PENDING_ROWS, *SPENT_ROWS, *REMOTE_ROWS, *QUOTA_ROWS, *TOPIC_CONFIG_ROWS)
+    ),
     *(Case(*row)._replace(between_ms=MINUTE_MS) for row in LATE_PENDING_ROWS),
 ]

@@ -76,6 +76,7 @@ from tests.analysis.replica_cases import add_replica_events
 from tests.analysis.sequence_retry_cases import add_sequence_events
 from tests.analysis.spent_cases import add_spent_events
 from tests.analysis.tiered_cases import add_tiering_events
+from tests.analysis.topic_config_cases import add_topic_config_events
 from tests.analysis.waste_cases import add_waste_events
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ def random_history(seed: int) -> History:
         add_spent_events,
         add_remote_events,
         add_quota_events,
+        add_topic_config_events,
     ):
         add_events(history, random, slip)
     return history
