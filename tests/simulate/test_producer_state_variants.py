@@ -107,7 +107,7 @@ def test_two_brokers_of_different_kinds_have_the_same_records(seed: int, tmp_pat
     } == {"broker-2"}
 
 
-def test_twins_are_told_by_their_leaders(tmp_path: Path) -> None:
+def test_twins_are_compared_by_their_leaders(tmp_path: Path) -> None:
     """Controllers place the first partition at either broker; in this seed at the one with the
     latest batch, which lacks three first records of a producer.
     """
