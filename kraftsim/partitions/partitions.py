@@ -396,7 +396,7 @@ class Partitions:
             eligible=self._replication.is_eligible,
         ):
             self._new_leaderships.append(hosted)
-        self._in_use.tell(hosted, image.topic_configs(hosted.topic))
+        self._in_use.report(hosted, image.topic_configs(hosted.topic))
         if (
             hosted.owes_flush
         ):  # follower fetches wait for the flush, which no append may ever trigger
@@ -429,7 +429,7 @@ class Partitions:
                 hosted.log.roll_by(hosted.settings.segments)
                 if hosted.tier(hosted.settings.tiering.is_tiered):
                     self.on_tiering(hosted)
-                self._in_use.tell(hosted, image.topic_configs(hosted.topic))
+                self._in_use.report(hosted, image.topic_configs(hosted.topic))
             if concerns_all:
                 hosted.replica.producer_state.use_policy(self._producer_policy(image))
 

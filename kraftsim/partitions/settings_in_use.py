@@ -1,4 +1,4 @@
-"""Tells which of a topic's own configurations the leader of each partition uses.
+"""Reports which of a topic's own configurations the leader of each partition uses.
 
 The values are read where appends, the high watermark, rolls and retention read them, not from the
 metadata: a value that stays behind anywhere shows.
@@ -24,13 +24,13 @@ class SettingsInUse:
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
-        self._told: dict[TopicIdPartition, tuple[int, Mapping[str, str | None]]] = {}
-        """The leader epoch, and what was told in it."""
+        self._reported: dict[TopicIdPartition, tuple[int, Mapping[str, str | None]]] = {}
+        """The leader epoch, and what was reported in it."""
 
-    def tell(self, hosted: HostedPartition, own: Mapping[str, str]) -> None:
+    def report(self, hosted: HostedPartition, own: Mapping[str, str]) -> None:
         """Emit what has changed since the last call, or since the leader was elected.
 
-        `own` are the configurations of the topic itself. A replica that does not lead tells
+        `own` are the configurations of the topic itself. A replica that does not lead reports
         nothing.
         """
         leader_state = hosted.replica.leader_state
@@ -38,7 +38,7 @@ class SettingsInUse:
             return
         key = (hosted.topic_id, hosted.partition)
         leader_epoch = hosted.replica.leader_epoch
-        before = self._told.get(key)
+        before = self._reported.get(key)
         known = before[1] if before is not None and before[0] == leader_epoch else {}
         used = _used(hosted, leader_state)
         derived = _derived(hosted.settings)
@@ -46,7 +46,7 @@ class SettingsInUse:
             name: _value(name, value, derived[name], own.get(name), hosted.settings.replica_count)
             for name, value in used.items()
         }
-        self._told[key] = leader_epoch, values
+        self._reported[key] = leader_epoch, values
         for name, text in values.items():
             if known.get(name) != text:
                 self._emit(

@@ -80,7 +80,7 @@ TOPIC_CONFIG_ROWS: list[Row] = [
      VIOLATED, 1, (f"b.1.3/{KEY}",), (("c.1.0", "b.1.3"),)),
     ("leader only later, with another value", NAME,
      [*CHANGE, *on("b", applied(5), leads(), uses("1"))], VIOLATED, 0, (f"b.1.2/{KEY}",)),
-    ("told by a replica that does not lead", NAME,
+    ("reported by a replica that does not lead", NAME,
      [*CHANGE, *on("b", applied(5), leads(), resigns(), uses("1"))], VACUOUS, 0),
     ("a value of the former leader epoch", NAME,
      [*CHANGE, *on("b", leads(), uses("2"), leads(leader_epoch=1), applied(5))], VIOLATED, 1,
