@@ -6,12 +6,14 @@ or because a fault answers NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION.
 batch arrives, with a sequence that is not 0. Apache Kafka 2.5 to 4.4 accepts any first sequence of
 an unknown producer, so that the first batch is out of order for ever. The producer here gives it
 the first sequence of its next epoch (KIP-360): it is written, but behind those that were accepted.
-A producer that retries it as it is loses it when its delivery time-out ends.
+A producer that retries it as it is loses it when its delivery time-out ends; librdkafka, the
+producer of runs over sockets, counts it as written once the second one is: such a run violates
+`acknowledged-records-on-replicas`, and rightly so.
 
-This is what released brokers do, and no failure: `FirstBatchesOvertaken` reports it. No other order
-of the records is permitted. Half of the seeds run brokers with the rule of the release after 4.4
-(`kraftsim.unknown.producer=out-of-order-in-new-logs`), in which a log that never had a record
-begins with sequence 0: then all records must be in the order in which they were sent.
+In simulation the order is what released brokers do, and no failure: `FirstBatchesOvertaken` reports
+it. No other order of the records is permitted. Half of the seeds run brokers with the rule of the
+release after 4.4 (`kraftsim.unknown.producer=out-of-order-in-new-logs`), in which a log that never
+had a record begins with sequence 0: then all records must be in the order in which they were sent.
 Source: KAFKA-15591, KAFKA-14312, KAFKA-19880; KIP-360; ProducerAppendInfo.checkSequence.
 """
 

@@ -73,3 +73,19 @@ def test_librdkafka_records_are_appended_once_under_network_faults(tmp_path: Pat
         )
         >= 2
     )
+
+
+@pytest.mark.interop
+def test_librdkafka_loses_no_first_batch_if_new_logs_begin_with_sequence_0(tmp_path: Path) -> None:
+    """KAFKA-15591: with brokers as released it reports the refused first batch of a new topic as
+    written once the second one is, and it is in no log.
+    """
+    request = RunRequest(
+        scenario=scenario("first_sequence_is_not_zero"),
+        mode=Mode.PROCESSES,
+        seed=2,
+        settings={"kraftsim.unknown.producer": "out-of-order-in-new-logs"},
+    )
+    result = run_request(request, tmp_path / "run")
+    assert (result.outcome, result.trouble) == ("ok", None), result.lines()
+    assert result.faults["request-fault"][2] == 2, "first batches were refused"
