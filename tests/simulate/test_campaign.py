@@ -41,7 +41,7 @@ BUG = "KAFKA-10533"
 DIES = """
 import os, kraftsim.lab.campaign.worker_pool as pool
 play = pool.carry_out
-pool.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
+pool.carry_out = lambda each, fork: os._exit(9) if each.seed == 2 else play(each, fork)
 """
 DEPENDS_ON_THE_HASH_SEED = """
 import kraftsim.lab.explore.request as search

@@ -48,7 +48,7 @@ NOT_HUNTED_MAX = 4
 
 It may only decrease.
 """
-NOT_JUDGED_OF_ROOMS_MAX = 131
+NOT_JUDGED_OF_ROOMS_MAX = 124
 """The number of mutants drawn for rooms that nothing has judged yet. It may only decrease."""
 
 

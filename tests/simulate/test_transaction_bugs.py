@@ -37,7 +37,7 @@ FINDINGS = [
         1,
         "committed-offsets-returned",
     ),
-    ("KAFKA-18575", "late_copy_of_transaction_end", 3, "transactions-atomic"),
+    ("KAFKA-18575", "late_copy_of_transaction_end", 16, "recovers-after-heal"),
     ("KAFKA-18660", "exhausted_producer_epochs", 2, "only-retriable-errors"),
     ("KAFKA-19367", "exhausted_producer_epochs", 2, "no-hanging-transactions"),
     (

@@ -116,7 +116,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_received_metadata.py",
         "core/test_znode_translations.py",
     ),
-    "security": ("core/test_security.py",),
+    "security": ("core/test_security.py", "core/test_rule_search.py"),
     "quotas": ("core/test_client_quotas_in_use.py", "core/test_quotas_and_credentials.py"),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
 }

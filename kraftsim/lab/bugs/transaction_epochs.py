@@ -127,7 +127,7 @@ KAFKA_18575 = Bug(
     fixed_in=("4.0.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=JoinsOpenTransaction),
     scenario="late_copy_of_transaction_end",
-    release="4.0",
+    release="4.2",
     caught_by=(
         "markers-match-coordinator-decisions",
         "transactions-atomic",
