@@ -19,6 +19,7 @@ ALLOWED: Final = {
     "kraftsim/metadata/rules_image.py": "names of files of a run that is over",
     "kraftsim/metadata/rules_topic_names.py": LINEAR,
     "kraftsim/partitions/rules_final_log.py": "names of files of a run that is over",
+    "kraftsim/tiered_storage/final_segments.py": "names of files of a run that is over",
     "kraftsim/server/rules_authentication.py": OF_OPERATORS,
     "kraftsim/server/api_offer.py": LINEAR,
     "kraftsim/server/endpoints.py": OF_OPERATORS,
