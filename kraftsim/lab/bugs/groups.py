@@ -160,7 +160,7 @@ KAFKA_19163 = Bug(
     fixed_in=("4.0.1", "4.1.0"),
     swap=lambda parts: parts.replacing(group_shard=GroupsWithoutPendingOffsets),
     scenario="transaction_of_group_without_members",
-    caught_by=("committed-offsets-returned",),
+    caught_by=("committed-offsets-returned", "pending-offsets-do-not-expire"),
 )
 
 

@@ -7,7 +7,7 @@ Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager
 ProduceRequest.validateRecords, KIP-951; error codes verified against Apache Kafka 3.9.1.
 """
 
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_topic_names import ADMIN_CLIENT_ID, is_internal
@@ -98,6 +98,12 @@ class ProducingBroker(ValidatingBroker, ConfiguredBroker, AddressBroker, Release
         ...
 
 
+KnownTopic: TypeAlias = tuple[str | None, bytes | None]
+"""The name of a topic, None for an unknown id, and its id; None if it is unknown, or if the release
+appends to whatever topic has the name by then.
+"""
+
+
 class Unreplicated:
     """A batch that is acknowledged once everything below `required_offset` is replicated."""
 
@@ -127,13 +133,8 @@ class ProduceWork:
         """The verification result of the batches' transaction; None if they are not transactional
         or need no verification.
         """
-        self.topics = {
-            (topic.name, topic.topic_id): _known_topic(broker, topic, call.api_version)
-            for topic in request.topic_data
-        }
-        """What the broker knew when the request arrived: the name and the id of each topic, by how
-        the request names it.
-        """
+        self.topics: dict[tuple[str, bytes], KnownTopic] = {}
+        """What the broker knew before the request waited, by how the request names a topic."""
         self.examined: ValidatedRecords = {}
         self.opened: dict[int, RecordBatch | Refusal] = {}
         """What `client_batch` returned for verification, by the identity of the row."""
@@ -155,10 +156,20 @@ class ProduceWork:
                 self.response, broker.config.max_in_flight_sequence_number_per_connection
             )
 
+    def known(self, topic: TopicProduceData) -> KnownTopic:
+        """Return what the broker knew of a topic before the request waited, else knows now."""
+        found = self.topics.get((topic.name, topic.topic_id))
+        return found or _known_topic(self.broker, topic, self.version)
+
+    def keep_known(self, request: ProduceRequest) -> None:
+        """Keep what the broker knows now: the request waits, and topics may be deleted."""
+        for topic in request.topic_data:
+            self.topics.setdefault((topic.name, topic.topic_id), self.known(topic))
+
     def run(self, request: ProduceRequest) -> None:
         """Append every batch of the request."""
         for topic in request.topic_data:
-            name, topic_id = self.topics[topic.name, topic.topic_id]
+            name, topic_id = self.known(topic)
             if name is None:
                 unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
                 answers = [self._refused("", data.index, unknown) for data in topic.partition_data]
@@ -392,12 +403,7 @@ class DelayedProduce:
         self._later.complete(_answer(self._work))
 
 
-def _known_topic(
-    broker: ProducingBroker, topic: TopicProduceData, version: int
-) -> tuple[str | None, bytes | None]:
-    """Return the name of a topic, None for an unknown id, and its id; None if it is unknown, or if
-    the release appends to whatever topic has the name by then.
-    """
+def _known_topic(broker: ProducingBroker, topic: TopicProduceData, version: int) -> KnownTopic:
     name = topic_name(broker, topic, version)
     known = (
         broker.image.topic(name)
@@ -438,6 +444,10 @@ def handle(broker: ProducingBroker, call: Call) -> Answer | Deferred:
 async def _validated_later(
     broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest, later: Deferred
 ) -> None:
+    for part in SLICES.split(request):
+        assert isinstance(part.body, ProduceRequest), "a slice is a request of the same API"
+        work.keep_known(part.body)
+        await broker.shell.turns.next()
     completed_by(_validated(broker, call, work, request), later)
 
 
@@ -457,6 +467,8 @@ def _validated_first(
     The connection processes no further request meanwhile, which keeps the order.
     """
     later = Deferred()
+    if not work.is_large:
+        work.keep_known(request)
 
     async def validate_and_append() -> None:
         work.examined = await validate_records(broker, request, call.api_version, work.now_ms)
@@ -494,6 +506,8 @@ def _verified_first(
     broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest
 ) -> Answer | Deferred:
     """Append transactional batches after the coordinator has verified them, where required."""
+    if not work.is_large:
+        work.keep_known(request)
     if request.transactional_id is None:
         return work.refuse_all(
             call,
@@ -536,7 +550,7 @@ def _transactional_batches(
     """
     batches: dict[PartitionKey, RecordBatch] = {}
     for topic in request.topic_data:
-        name, _ = work.topics[topic.name, topic.topic_id]
+        name, _ = work.known(topic)
         for data in topic.partition_data if name is not None else ():
             data.records = None if data.records is None else bytes(data.records)
             batch = work.opened[id(data)] = client_batch(data.records, work.version)
