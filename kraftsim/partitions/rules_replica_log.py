@@ -261,7 +261,8 @@ class ReplicaLog:
         self, decision: AppendDecision, guard: int | None = None
     ) -> AppendDecision | Duplicate | Refusal:
         batch = decision.batch
-        verdict = self.producer_state.check(batch, guard, is_new_log=self.log_end_offset == 0)
+        self.producer_state.is_new_log = self.log_end_offset == 0
+        verdict = self.producer_state.check(batch, guard)
         if isinstance(verdict, Refusal):
             return self._refused(batch, verdict)
         if isinstance(verdict, Duplicate):

@@ -268,11 +268,13 @@ class ProducerStateManager:
     without a check.
     """
 
-    __slots__ = ("_entries", "_policy", "_transactions", "_verifications")
+    __slots__ = ("_entries", "_policy", "_transactions", "_verifications", "is_new_log")
     entry_class = ProducerStateEntry
     """The type of the entries."""
 
     def __init__(self, policy: ProducerStatePolicy) -> None:
+        self.is_new_log = False
+        """Whether the log never had a record."""
         self._policy = policy
         self._entries: dict[int, ProducerStateEntry] = {}
         self._transactions = PartitionTransactions()
@@ -332,11 +334,8 @@ class ProducerStateManager:
             producer_id, producer_epoch, base_sequence, now_ms, adds=adds
         )
 
-    def check(
-        self, batch: RecordBatch, guard: int | None = None, *, is_new_log: bool = False
-    ) -> CheckResult:
-        """Check a client's batch. `guard` is the result of `begin_verification`, if any;
-        `is_new_log`: the log never had a record.
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
+        """Check a client's batch. `guard` is the result of `begin_verification`, if any.
 
         Fails with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before
         2.5 also UNKNOWN_PRODUCER_ID.
@@ -359,7 +358,7 @@ class ProducerStateManager:
             if refusal is not None:
                 return refusal
         verdict = self._check_sequence(entry, batch.producer_epoch, base_sequence, producer_id)
-        if is_new_log and verdict is APPEND and base_sequence > 0:
+        if self.is_new_log and verdict is APPEND and base_sequence > 0:
             verdict = self._check_first(base_sequence, producer_id)
         if (
             verdict is APPEND
@@ -680,13 +679,11 @@ class LatestBatchStateManager(ProducerStateManager):
     __slots__ = ()
     entry_class = LatestBatchEntry
 
-    def check(
-        self, batch: RecordBatch, guard: int | None = None, *, is_new_log: bool = False
-    ) -> CheckResult:
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an
         unknown offset.
         """
-        verdict = super().check(batch, guard, is_new_log=is_new_log)
+        verdict = super().check(batch, guard)
         if (
             not isinstance(verdict, Refusal)
             or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -716,11 +713,9 @@ class LatestBatchRepeated(LatestBatchStateManager):
 
     __slots__ = ()
 
-    def check(
-        self, batch: RecordBatch, guard: int | None = None, *, is_new_log: bool = False
-    ) -> CheckResult:
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch."""
-        verdict = super().check(batch, guard, is_new_log=is_new_log)
+        verdict = super().check(batch, guard)
         return (
             replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
             if isinstance(verdict, Duplicate)

@@ -198,8 +198,10 @@ def test_new_log_begins_with_sequence_0_after_4_4() -> None:
         (UnknownProducer.OUT_OF_ORDER_IN_NEW_LOGS, OUT_OF_ORDER),
     ):
         state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
-        assert state.check(make_batch(7), is_new_log=True) == verdict
-        assert state.check(make_batch(0), is_new_log=True) == APPEND
+        state.is_new_log = True
+        assert state.check(make_batch(7)) == verdict
+        assert state.check(make_batch(0)) == APPEND
+        state.is_new_log = False
         assert state.check(make_batch(7)) == APPEND
 
 

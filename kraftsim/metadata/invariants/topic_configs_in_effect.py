@@ -173,6 +173,7 @@ _LOOKED: Final = f"""{applied_changes_sql(_CHANGE)}, role AS (
 
 INVARIANT = Invariant(
     name=NAME,
+    needs_examined=False,  # a new leader, where no change is applied afterwards
     rule="The leader of a partition that has applied the change of a configuration of its topic "
     "uses it, until it is changed again.",
     source="KIP-226, KIP-339",
