@@ -30,7 +30,7 @@ from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
 from kraftsim.lab.explore.shrink import simpler_faults
 from kraftsim.lab.explore.virtual import set_up
-from kraftsim.lab.faults.fault import AtTime, Fault, OnDisk, OnEvent
+from kraftsim.lab.faults.fault import FAULTS, AtTime, Fault, OnDisk, OnEvent, fault_kind
 from kraftsim.lab.faults.random_faults import clashes
 from kraftsim.world.simulated import FileClass
 
@@ -248,3 +248,44 @@ def test_a_later_fault_is_described_and_shrunk() -> None:
     assert next(iter(simpler_faults(late))) == LATE[0]
     assert str(late).endswith("armed after 1500 ms")
     assert replace(CampaignJob(name=NAME, seed=1).request(), faults=(late,)).schedule() == (late,)
+
+
+LOSES_NAMES = Fault(
+    kind="lost-name",
+    trigger=OnDisk(operation="write", file_class=FileClass.PARTITION_LOG, nth=1, moment="after"),
+    target="broker-1",
+)
+
+
+def test_a_variation_has_the_settings_that_its_new_faults_need() -> None:
+    """Unflushed batches are lost in a power loss: no defect, where nothing flushes each batch."""
+    (key, value), *_ = fault_kind("lost-name").settings.items()
+    job = CampaignJob(name=NAME, seed=1)
+    schedule = job.request().schedule()
+    same = msgspec.structs.replace(job, variation=Variation(faults=schedule)).request()
+    assert same.settings == job.request().settings and key not in same.settings
+    with_loss = Variation(faults=(*schedule, LOSES_NAMES), settings={key: "no such value"})
+    changed = msgspec.structs.replace(job, variation=with_loss).request()
+    assert changed.settings[key] == value
+
+
+def test_branches_need_no_other_settings_than_the_run_has() -> None:
+    search = GuidedSearch(jobs_of_search(SearchTerms(scenarios=(NAME,))))
+    base = search.next_job()
+    ((_, done),) = run_each(base)
+    search.learn(base, search.digest(base, done))
+    record = search.records[NAME]
+    (parent,) = record.corpus
+    assert record.fault_space is not None
+    ground = Ground(
+        fault_space=record.fault_space,
+        workload=record.workload,
+        weights={kind.name: 1.0 if kind.settings else 0.01 for kind in FAULTS.all()},
+        other=parent,
+    )
+    drawn = [run for seed in range(30) for run in branches(Random(seed), parent, ground)]
+    assert drawn
+    for run in drawn:
+        job = msgspec.structs.replace(base, seed=run.seed, variation=run.variation)
+        of_parent = msgspec.structs.replace(job, variation=parent.variation)
+        assert job.request().settings == of_parent.request().settings

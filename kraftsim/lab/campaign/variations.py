@@ -16,7 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from kraftsim.lab.campaign.coverage import FeaturePlace
-from kraftsim.lab.explore.request import RunEnvironment, draw_run_environment
+from kraftsim.lab.explore.request import (
+    RunEnvironment,
+    draw_run_environment,
+    settings_of_kinds,
+)
 from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     FAULTS,
@@ -102,18 +106,23 @@ def vary(
 def branches(random: Random, parent: Interesting, ground: Ground) -> tuple[Interesting, ...]:
     """Return runs that part from an interesting one at a moment at which it reached something new,
     each by a few faults that are armed then; fewer than two are none.
+
+    None needs another setting than the run has: they are alike from its start.
     """
     end_ms = ground.fault_space.fault_ms
     moments = [place.at_ms for place in parent.places if 0 < place.at_ms < end_ms]
     if not moments or any(fault.armed_after_ms for fault in parent.variation.faults):
         return ()
     after_ms = random.choice(moments)
+    kinds = {fault.kind for fault in parent.variation.faults}  # for membership only
     found: list[Interesting] = []
     for _ in range(BRANCHES * TRIES):
         drawn = _drawn(random, ground)[: random.randint(1, ADDED_MAX)]
         later = tuple(_soon(random, fault, after_ms) for fault in drawn)
         changed = _with_faults(parent, (*parent.variation.faults, *later))
-        if later and changed not in found and _is_allowed(changed, parent, ground):
+        added = [fault for fault in later if fault.kind not in kinds]
+        is_alike = not settings_of_kinds(added, ground.fault_space)
+        if later and is_alike and changed not in found and _is_allowed(changed, parent, ground):
             found.append(changed)
         if len(found) == BRANCHES:
             break

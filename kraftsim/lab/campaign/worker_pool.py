@@ -30,7 +30,7 @@ from kraftsim.lab.explore.blocking import unblocked
 from kraftsim.lab.explore.fork import BranchesRun, Fork
 from kraftsim.lab.explore.record import RunResult, replay_command
 from kraftsim.lab.explore.replay import replay_of
-from kraftsim.lab.explore.request import ANY_PORT, RunRequest
+from kraftsim.lab.explore.request import ANY_PORT, RunRequest, settings_of_kinds
 from kraftsim.lab.explore.run import run_request
 
 # --------------------------------------------------------------------------------------------------
@@ -137,10 +137,14 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
         )
         if variation is None:
             return request
+        space = request.scenario.fault_space
+        own = {fault.kind for fault in request.schedule()}  # for membership only
+        added = [fault for fault in variation.faults if fault.kind not in own]
+        needed = {} if space is None else settings_of_kinds(added, space)
         return replace(
             request,
             faults=variation.faults,
-            settings={**variation.settings, **terms.settings},
+            settings={**variation.settings, **needed, **terms.settings},
             workload={**variation.workload, **terms.workload},
             surroundings=variation.surroundings,
         )

@@ -1,7 +1,7 @@
 """All inputs of a run."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -187,6 +187,18 @@ def _draws_surroundings(scenario: Scenario, seed: int) -> bool:
     )
 
 
+def settings_of_kinds(faults: Iterable[Fault], fault_space: FaultSpace) -> dict[str, str]:
+    """Return the settings without which kinds of faults lose more than a cluster promises to keep,
+    as far as a scenario draws these settings.
+    """
+    return {
+        key: value
+        for kind in sorted({fault.kind for fault in faults})
+        for key, value in fault_kind(kind).settings.items()
+        if key in fault_space.settings
+    }
+
+
 def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
     """Return the settings that a seed draws: in simulation those of the fault space and of the
     faults, and those that the scenario draws itself.
@@ -200,14 +212,7 @@ def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
         drawn.update(
             draw_settings(_own_stream(scenario, seed, "terrain settings"), scenario.fault_space)
         )
-        for kind in sorted({fault.kind for fault in faults_of(scenario, seed, mode)}):
-            drawn.update(
-                {
-                    key: value
-                    for key, value in fault_kind(kind).settings.items()
-                    if key in scenario.fault_space.settings
-                }
-            )
+        drawn.update(settings_of_kinds(faults_of(scenario, seed, mode), scenario.fault_space))
     if scenario.draw_parameters is not None:
         drawn.update(scenario.draw_parameters(stream(seed, HARNESS, 1, "settings")))
     return drawn
