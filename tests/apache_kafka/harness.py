@@ -42,7 +42,7 @@ NODE_ID = "1"
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
-SHELL_SECONDS = 2.0
+SHELL_SECONDS, SHELL_PAUSE_SECONDS = 90.0, 1.0
 """Seconds that the metadata shell usually needs to read a small snapshot."""
 
 TOOLS = {
@@ -111,12 +111,12 @@ def dump_log(*files: Path, release: str = DEFAULT_RELEASE, metadata: bool = Fals
 
 
 def metadata_shell(
-    snapshot: Path, *commands: str, patience: int = 1, release: str = DEFAULT_RELEASE
-) -> list[str]:
+    snapshot: Path, *commands: str, wanted: set[str], release: str = DEFAULT_RELEASE
+) -> set[str]:
     """Return the words that Kafka's metadata shell prints for commands on its standard input.
 
-    It accepts commands before it has loaded everything: missing output may appear the next time,
-    with more patience.
+    It accepts commands before it has loaded everything: they are repeated until it has printed what
+    is wanted, for SHELL_SECONDS at most.
     """
     jars = ":".join(str(jar) for jar in shell_class_path(release))
     command = [
@@ -128,15 +128,23 @@ def metadata_shell(
         "--snapshot",
         str(snapshot),
     ]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as shell:
-        time.sleep(SHELL_SECONDS * patience)
-        printed, _ = shell.communicate(
-            "".join(f"{line}\n" for line in (*commands, "exit")), timeout=TOOL_SECONDS
-        )
-    assert shell.returncode == 0, printed
-    return printed.split()
+    words: set[str] = set()
+    with (
+        tempfile.NamedTemporaryFile() as printed,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=printed, stderr=subprocess.DEVNULL, text=True
+        ) as shell,
+    ):
+        give_up_at = time.monotonic() + SHELL_SECONDS
+        while not wanted <= words and time.monotonic() < give_up_at and shell.poll() is None:
+            assert shell.stdin is not None, "a pipe"
+            shell.stdin.write("".join(f"{line}\n" for line in commands))
+            shell.stdin.flush()
+            time.sleep(SHELL_PAUSE_SECONDS)
+            words = set(Path(printed.name).read_text().split())
+        shell.communicate("exit\n", timeout=TOOL_SECONDS)
+    assert shell.returncode == 0, sorted(words)
+    return words
 
 
 def java_command(

@@ -28,7 +28,6 @@ pytestmark = pytest.mark.interop
 VOTERS, JOINER, BROKER = (101, 102), 103, 1
 SNAPSHOTS_OFTEN = {"metadata.log.max.snapshot.interval.ms": "2000"}
 BLOCK = 1000
-SHELL_TRIES = 5
 TOPIC = "made-by-a-tool"
 
 
@@ -255,13 +254,7 @@ def test_kafka_tools_read_the_metadata_log_and_snapshot(cluster: ProcessCluster)
         *(f"/image/cluster/controllers/{node_id}" for node_id in (*VOTERS, JOINER)),
         f"{(producer_id // BLOCK + 1) * BLOCK}",
     }
-    seen: set[str] = set()
-    for patience in range(1, SHELL_TRIES + 1):
-        seen.update(
-            metadata_shell(
-                snapshot, "find /image", "cat /image/producerIds/nextProducerId", patience=patience
-            )
-        )
-        if in_image <= seen:
-            break
+    seen = metadata_shell(
+        snapshot, "find /image", "cat /image/producerIds/nextProducerId", wanted=in_image
+    )
     assert not in_image - seen
