@@ -4,6 +4,7 @@ and what they read from its files.
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -202,33 +203,38 @@ def test_kafka_topics_creates_describes_and_deletes_topics(
     )
 
 
-def snapshot_with(cluster: ProcessCluster, words: bytes) -> Path:
-    """Wait until a controller has written a snapshot that contains some bytes, and return the
-    file.
+def snapshot_with(cluster: ProcessCluster, words: bytes, copies: Path) -> Path:
+    """Wait until a controller has written a snapshot that contains some bytes, and return a copy:
+    the controller deletes it when it has written the next ones.
     """
     directory = (cluster.directory.data(f"controller-{VOTERS[0]}") / METADATA_LOG).parent
     found: list[Path] = []
 
     def is_there() -> bool:
-        found[:] = [
-            file for file in sorted(directory.glob("*.checkpoint")) if words in file.read_bytes()
-        ]
+        for file in sorted(directory.glob("*.checkpoint")):
+            with suppress(FileNotFoundError):
+                content = file.read_bytes()
+                if words in content:
+                    found.append(copies / file.name)
+                    found[-1].write_bytes(content)
         return bool(found)
 
     wait_until(is_there, f"a snapshot with {words!r} in {directory}")
     return found[-1]
 
 
-def test_kafka_tools_read_the_metadata_log_and_snapshot(cluster: ProcessCluster) -> None:
+def test_kafka_tools_read_the_metadata_log_and_snapshot(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
     """kafka-dump-log with its metadata decoder reads both and finds every batch valid;
     kafka-metadata-shell opens the snapshot (KIP-630).
     """
     shell_class_path()
     topic = "in-a-snapshot"
     with broker_client(cluster.bootstrap) as broker:
-        broker.create_topic(topic, 2)
         producer_id = broker.fresh_producer_id()
-    snapshot = snapshot_with(cluster, topic.encode())
+        broker.create_topic(topic, 2)
+    snapshot = snapshot_with(cluster, topic.encode(), tmp_path)
     log = cluster.directory.data(f"controller-{VOTERS[0]}") / METADATA_LOG
     dumped = dump_log(log, snapshot, metadata=True)
     assert "isvalid: false" not in dumped and "Could not" not in dumped
