@@ -147,7 +147,7 @@ def empty_subscriptions(target: Target) -> None:
     4,
     "a static member that rejoins as a classic member has no expression any longer",
     source=MANAGER,
-    since="4.2",
+    since="4.0",
 )
 def classic_heirs(target: Target) -> None:
     heirs = _heirs(target)
