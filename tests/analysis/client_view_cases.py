@@ -13,7 +13,6 @@ from kraftsim.clients.events_transactions import (
 )
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FencedProducersExpected
-from kraftsim.transactions.events import TransactionRefused
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 from tests.analysis.transaction_events import ended
@@ -33,13 +32,6 @@ def erred(error_code: int) -> Event:
         transaction="x/1",
         error_code=error_code,
         is_fatal=False,
-    )
-
-
-def refused(api: str, error_code: int) -> Event:
-    """A coordinator refuses a request for the transactional id."""
-    return TransactionRefused(
-        api=api, transactional_id="x", error_code=error_code, producer_id=1, producer_epoch=0
     )
 
 
@@ -102,31 +94,6 @@ CLIENT_VIEW_ROWS: list[Row] = [
         2,
         ("c.1.1",),
         (("c.1.1",),),
-    ),
-    (
-        "an invalid state after a late commit",
-        FENCED_BY_EPOCH,
-        [
-            *on("h", EXPECTED),
-            *on("b", refused("END_TXN", PAST_EPOCH), refused("END_TXN", INVALID_STATE)),
-            *on("c", erred(INVALID_STATE)),
-        ],
-        OK,
-        1,
-    ),
-    (
-        "an invalid state after other refusals",
-        FENCED_BY_EPOCH,
-        [
-            *on("h", EXPECTED),
-            *on("b", refused("END_TXN", PAST_EPOCH)),
-            *on("b", refused("ADD_PARTITIONS_TO_TXN", INVALID_STATE)),
-            *on("c", erred(INVALID_STATE)),
-        ],
-        VIOLATED,
-        1,
-        ("c.1.0",),
-        (("c.1.0",),),
     ),
     (
         "an invalid state where nothing is expected",

@@ -2,9 +2,9 @@
 
 The coordinator aborts such a transaction and fences its producer: what the producer sends next
 returns INVALID_PRODUCER_EPOCH or PRODUCER_FENCED. INVALID_TXN_STATE means that an application has
-made a mistake, and frameworks such as Kafka Streams stop at it. The end of a transaction is
-excepted: with transaction.version 2 the coordinator answers a commit that comes after the time-out
-with INVALID_TXN_STATE, as the other end of a transaction that is over (TransactionCoordinator).
+made a mistake, and frameworks such as Kafka Streams stop at it. The scenarios that expect this
+write in a transaction that has timed out, and do not commit it: with transaction.version 2 a commit
+returns INVALID_TXN_STATE (see only-retriable-errors).
 Source: KIP-588, KAFKA-19690; org.apache.kafka.common.errors.InvalidTxnStateException.
 """
 
@@ -15,7 +15,6 @@ from kraftsim.events.event import Event
 from kraftsim.events.runs import FencedProducersExpected
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
-from kraftsim.transactions.events import TransactionRefused
 
 NAME: Final = "timed-out-producers-fenced-by-epoch"
 MISTAKE: Final = 48
@@ -28,18 +27,15 @@ class FencedByEpoch:
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._is_expected = False
-        self._ended_late: set[str] = set()  # for membership only, never iterated
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process the end or the error of a transaction."""
         match event:
             case FencedProducersExpected():
                 self._is_expected = True
-            case TransactionRefused(api="END_TXN", error_code=code) if code == MISTAKE:
-                self._ended_late.add(event.transactional_id)
             case TransactionErred(error_code=code) if self._is_expected:
                 self._findings.examined += 1
-                if code == MISTAKE and event.transactional_id not in self._ended_late:
+                if code == MISTAKE:
                     return self._findings.violation(
                         envelope.event_id,
                         f"transaction {event.transaction} failed with INVALID_TXN_STATE, though "
@@ -58,9 +54,9 @@ class FencedByEpoch:
 INVARIANT = Invariant(
     name=NAME,
     rule="In scenarios that let transactions time out, their producers never get "
-    "INVALID_TXN_STATE, except for a late commit.",
+    "INVALID_TXN_STATE.",
     source="KIP-588, KAFKA-19690",
-    watches=(FencedProducersExpected, TransactionErred, TransactionEnded, TransactionRefused),
+    watches=(FencedProducersExpected, TransactionErred, TransactionEnded),
     check=FencedByEpoch,
     examined="""
         WITH since AS (SELECT run, min(position) AS began FROM fenced_producers_expected
@@ -83,10 +79,6 @@ INVARIANT = Invariant(
             t.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM transaction_erred AS t JOIN since AS s ON s.run = t.run AND s.began < t.position
-        WHERE t.error_code = {MISTAKE} AND NOT EXISTS (
-            SELECT 1 FROM transaction_refused AS r WHERE r.run = t.run AND r.api = 'END_TXN'
-                AND r.error_code = {MISTAKE} AND r.transactional_id = t.transactional_id
-                AND r.position < t.position
-        )
+        WHERE t.error_code = {MISTAKE}
     """,
 )
