@@ -75,6 +75,10 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
     assert (Path(there["found"][0]["out"]) / "replay.json").exists()
 
 
+OF_ONE_NAME = {"SegmentList.settings"}
+"""A property and its setter: the run executes one of them."""
+
+
 @pytest.mark.spark
 @pytest.mark.interop
 def test_code_paths_are_a_table_and_the_event_logs_stay_the_same(
@@ -105,7 +109,7 @@ def test_code_paths_are_a_table_and_the_event_logs_stay_the_same(
     assert all(
         row["executed"] + row["missing"] <= row["statements"]
         for row in both
-        if row["statements"] is not None
+        if row["statements"] is not None and row["function"] not in OF_ONE_NAME
     )
     assert any(not row["missing"] for row in both) and any(row["missing"] for row in both)
     never = tables.sql("SELECT DISTINCT file FROM unexecuted WHERE kind = 'line'").to_pylist()
