@@ -1,0 +1,21 @@
+"""Share groups: consumers that take records of the same partitions one by one, each record to one
+of them at a time (KIP-932).
+
+The state of a share-partition, a partition as one share group reads it, is what was acquired,
+acknowledged and given up after its start offset. Its leader, which is the leader of the partition,
+decides about it in memory; the share coordinator stores it durably in `__share_group_state`; the
+group coordinator says when a share-partition begins and ends. In Kafka:
+org.apache.kafka.coordinator.share.*, org.apache.kafka.server.share.*.
+
+The share coordinator. The coordinator of a share-partition is the leader of the partition of
+`__share_group_state` that "group:topicId:partition" maps to. Five requests reach it, all from
+other brokers: Initialize and Delete from group coordinators, Read and Write from leaders of
+partitions, ReadSummary from group coordinators that describe offsets. `persister` is the client
+side: the four others see the share coordinator only through the protocol `Persister`.
+
+Invariants. Two epochs fence. The state epoch is raised by the group coordinator whenever the state
+begins again; the leader epoch is that of the partition, and even a read raises it, so that a former
+leader writes nothing after its successor has read. What is acknowledged is replicated. A
+share-partition is its last ShareSnapshot record and the ShareUpdate records behind it, merged in
+order; everything in front of the oldest last snapshot of the log is redundant, and deleted.
+"""
