@@ -15,6 +15,7 @@ from msgspec import Struct
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_consumer_group import ConsumerGroup, TopicsView
 from kraftsim.groups.rules_consumer_group_records import offset_record
+from kraftsim.groups.rules_group_table import OtherGroup
 from kraftsim.groups.rules_offsets import (
     NO_EXPIRY,
     CommittedOffset,
@@ -109,7 +110,7 @@ class Committing:
 
     def commit_of_epoch(
         self,
-        group: ConsumerGroup,
+        group: ConsumerGroup | OtherGroup,
         waiter: int,
         asked: OffsetCommitInput,
         api_version: int,
@@ -249,7 +250,7 @@ class TransactionalCommitting:
 
     def commit(
         self,
-        group: ClassicGroup | ConsumerGroup,
+        group: ClassicGroup | ConsumerGroup | OtherGroup,
         waiter: int,
         asked: TransactionalCommitInput,
         now: GroupMoment,
@@ -262,7 +263,7 @@ class TransactionalCommitting:
         self._store(group, waiter, asked, now)
 
     def refuse(
-        self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput
+        self, group: ClassicGroup | ConsumerGroup | OtherGroup, asked: TransactionalCommitInput
     ) -> ErrorCode | None:
         """Return the error of a commit.
 
@@ -272,7 +273,7 @@ class TransactionalCommitting:
         ILLEGAL_GENERATION. A rebalance in progress refuses no commit: a member that has to rejoin
         may still commit what it has read.
         """
-        if isinstance(group, ConsumerGroup):
+        if not isinstance(group, ClassicGroup):
             partitions = by_topic_id(asked.offsets, self._topics, self._settings)
             stale = group.refuse_commit(asked.member_id, asked.generation_id, None, partitions)
             return (

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from kraftsim.groups.rules_classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupState
 from kraftsim.groups.rules_consumer_group import ConsumerGroup
 from kraftsim.groups.rules_consumer_group_records import (
+    Change,
     group_tombstone,
     group_tombstones,
     offset_tombstone,
 )
+from kraftsim.groups.rules_group_table import Group, GroupTable, OtherGroup
 from kraftsim.groups.rules_offsets import (
     CommittedOffset,
     CoordinatorRecord,
@@ -37,7 +39,6 @@ from kraftsim.groups.rules_offsets import (
 from kraftsim.groups.rules_timing import DeletionAnswer, GroupMoment, GroupSettings
 from protocol.errors import ErrorCode
 
-Group = ClassicGroup | ConsumerGroup
 OnDeleted = Callable[[ErrorCode], None]
 REQUESTED, EXPIRED = RemovalReason.REQUESTED, RemovalReason.EXPIRED
 NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
@@ -57,21 +58,19 @@ class Deletion:
 
 
 class Deletions:
-    """Deletions in the groups of both protocols, by name."""
+    """Deletions in the groups of all types, by name."""
 
     def __init__(
         self,
         settings: GroupSettings,
         outbox: Outbox,
         events: OffsetEvents,
-        groups: dict[str, ClassicGroup],
-        consumer_groups: dict[str, ConsumerGroup],
+        table: GroupTable,
     ) -> None:
         self._settings = settings
         self._outbox = outbox
         self._events = events
-        self._groups = groups
-        self._consumer_groups = consumer_groups
+        self._table = table
         self._unreplicated: dict[str, list[Deletion]] = {}
         """By group: its deletions whose tombstones are not replicated yet, the oldest first."""
 
@@ -155,8 +154,9 @@ class Deletions:
         if group is None:
             self._outbox.reply(waiter, DeletionAnswer((), ErrorCode.GROUP_ID_NOT_FOUND))
             return
-        if _is_of_another_protocol(group):
-            self._outbox.reply(waiter, DeletionAnswer((), ErrorCode.NON_EMPTY_GROUP))
+        refusal = _refuse_offset_deletion(group)
+        if refusal is not None:
+            self._outbox.reply(waiter, DeletionAnswer((), refusal))
             return
         errors = tuple(
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if _reads(group, topic) else ErrorCode.NONE
@@ -181,7 +181,9 @@ class Deletions:
 
     def expire(self, now: GroupMoment) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
-        for group in self._all():
+        for group in list(self._table.all()):
+            if not isinstance(group, ClassicGroup | ConsumerGroup) and not group.expires:
+                continue
             expired = self._expired(group, now.wall_ms)
             self._write_if_any(self._delete(group, expired, now, EXPIRED))
             if not group.is_dead and _is_empty(group) and group.offsets.is_empty:
@@ -189,12 +191,16 @@ class Deletions:
 
     def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> None:
         """Delete the offsets of deleted topics."""
-        for group in self._all():
+        for group in list(self._table.all()):
             gone = [each for each in group.offsets.known() if not is_there(each[0])]
             self._write_if_any(self._delete(group, gone, now, RemovalReason.TOPIC_DELETED))
 
     def _expired(self, group: Group, now_ms: int) -> list[TopicPartition]:
         retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
+        if not isinstance(group, ClassicGroup | ConsumerGroup):
+            topics = dict.fromkeys(topic for topic, _ in offsets.committed)
+            kept = frozenset(topic for topic in topics if group.is_subscribed_to(topic))
+            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=kept)
         if isinstance(group, ConsumerGroup):
             kept = frozenset(
                 name for member in group.members.values() for name in group.topics_of(member)
@@ -214,11 +220,8 @@ class Deletions:
     # Carrying out
     # ----------------------------------------------------------------------------------------------
 
-    def _all(self) -> list[Group]:
-        return [*self._groups.values(), *self._consumer_groups.values()]
-
     def _find(self, group_id: str) -> Group | None:
-        group = self._groups.get(group_id) or self._consumer_groups.get(group_id)
+        group = self._table.find(group_id)
         return None if group is None or group.is_dead else group
 
     def _delete(
@@ -245,15 +248,11 @@ class Deletions:
         )
         for partition in forgotten:
             self._events.deleted(group.group_id, partition, reason)
-        if isinstance(group, ConsumerGroup):
+        if not isinstance(group, ClassicGroup):
             if is_whole_group:
-                group.is_over = True
-                del self._consumer_groups[group.group_id]
-                self._events.removed(group.group_id, reason)
                 deletion.group = former
-                deletion.records += [
-                    coordinator_record(*change) for change in group_tombstones(group.group_id)
-                ]
+                deletion.records += [coordinator_record(*change) for change in self._ended(group)]
+                self._events.removed(group.group_id, reason)
             return deletion
         is_left_over = (
             not self._settings.has_coordinator_runtime
@@ -262,12 +261,23 @@ class Deletions:
         )
         if is_whole_group or is_left_over:
             group.enter(GroupState.DEAD, now.wall_ms)
-            del self._groups[group.group_id]
+            del self._table.classic[group.group_id]
             self._events.removed(group.group_id, reason)
             deletion.group = former
             if group.generation_id > 0:
                 deletion.records.append(group_tombstone(group.group_id))
         return deletion
+
+    def _ended(self, group: ConsumerGroup | OtherGroup) -> list[Change]:
+        """Remove a group without members in memory, and return its tombstones."""
+        if isinstance(group, ConsumerGroup):
+            group.is_over = True
+            del self._table.consumers[group.group_id]
+            return group_tombstones(group.group_id)
+        del self._table.others[group.group_id]
+        changes = group.tombstones()
+        group.end()
+        return changes
 
     def _write_if_any(self, deletion: Deletion) -> None:
         """Write the tombstones of a deletion that no client has asked for."""
@@ -305,21 +315,25 @@ class Deletions:
 
 
 def _is_empty(group: Group) -> bool:
-    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)
+    if isinstance(group, ClassicGroup):
+        return group.is_in(GroupState.EMPTY)
+    return not group.members if isinstance(group, ConsumerGroup) else group.is_empty
 
 
-def _is_of_another_protocol(group: Group) -> bool:
-    """Return whether the topics of a group with members are unknown: no consumers are in it."""
-    return (
-        isinstance(group, ClassicGroup)
-        and not group.is_in(GroupState.EMPTY)
-        and group.protocol_type != CONSUMER_PROTOCOL
-    )
+def _refuse_offset_deletion(group: Group) -> ErrorCode | None:
+    """Return why the offsets of a group cannot be deleted: the topics of a classic group whose
+    members are no consumers are unknown.
+    """
+    if isinstance(group, ClassicGroup):
+        is_of_consumers = group.protocol_type == CONSUMER_PROTOCOL
+        is_refused = not group.is_in(GroupState.EMPTY) and not is_of_consumers
+        return ErrorCode.NON_EMPTY_GROUP if is_refused else None
+    return None if isinstance(group, ConsumerGroup) else group.refuse_offset_deletion()
 
 
 def _reads(group: Group, topic: str) -> bool:
     """Return whether a group is subscribed to a topic, or may be."""
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, ClassicGroup):
         return group.is_subscribed_to(topic)
     if group.is_in(GroupState.EMPTY):
         return False

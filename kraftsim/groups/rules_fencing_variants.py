@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_committing import TransactionalCommitInput, TransactionalCommitting
-from kraftsim.groups.rules_consumer_group import ConsumerGroup
+from kraftsim.groups.rules_group_table import Group
 from kraftsim.groups.rules_offsets import OffsetHolder, TopicPartition
 from kraftsim.groups.rules_shard import FoundOffset, GroupShard
 from kraftsim.groups.rules_timing import GroupMoment
@@ -27,11 +27,9 @@ FENCED: Final = ErrorCode.ILLEGAL_GENERATION
 class GenerationOnly(TransactionalCommitting):
     """A request with a generation must have the current one; the member id is not checked."""
 
-    def refuse(
-        self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput
-    ) -> ErrorCode | None:
+    def refuse(self, group: Group, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the error of a commit: ILLEGAL_GENERATION."""
-        if isinstance(group, ConsumerGroup) or group.is_in(GroupState.DEAD):
+        if not isinstance(group, ClassicGroup) or group.is_in(GroupState.DEAD):
             return super().refuse(group, asked)
         return (
             FENCED
@@ -50,7 +48,7 @@ class DelayedAssignment(TransactionalCommitting):
 
     def commit(
         self,
-        group: ClassicGroup | ConsumerGroup,
+        group: Group,
         waiter: int,
         asked: TransactionalCommitInput,
         now: GroupMoment,
@@ -59,11 +57,9 @@ class DelayedAssignment(TransactionalCommitting):
         self._now_ms = now.wall_ms
         super().commit(group, waiter, asked, now)
 
-    def refuse(
-        self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput
-    ) -> ErrorCode | None:
+    def refuse(self, group: Group, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the error of a commit: ILLEGAL_GENERATION of the delayed view."""
-        if isinstance(group, ConsumerGroup) or group.is_in(GroupState.DEAD):
+        if not isinstance(group, ClassicGroup) or group.is_in(GroupState.DEAD):
             return super().refuse(group, asked)
         return (
             FENCED
@@ -88,9 +84,7 @@ class DelayedAssignment(TransactionalCommitting):
 class Unfenced(TransactionalCommitting):
     """Accepts every commit."""
 
-    def refuse(
-        self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput
-    ) -> ErrorCode | None:
+    def refuse(self, group: Group, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Accept every commit."""
         return None
 

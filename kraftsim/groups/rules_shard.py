@@ -1,5 +1,5 @@
-"""The groups of one `__consumer_offsets` partition, of both protocols: routes each request to its
-rules, and loads the groups from the log.
+"""The groups of one `__consumer_offsets` partition, of all types: routes each request to its rules,
+and loads the groups from the log.
 
 Every input has the time at which it arrives, and returns its effects, in order; some return a value
 as well. `timers.next_ms` is when `on_wake` is due.
@@ -8,15 +8,11 @@ Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.groups.rules_classic_group import (
-    NO_STATE_TIMESTAMP,
-    ClassicGroup,
-    GroupState,
-)
+from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_classic_members import ClassicMembers
 from kraftsim.groups.rules_committing import (
     Committing,
@@ -38,7 +34,6 @@ from kraftsim.groups.rules_consumer_group_records import (
     group_value,
     read_offset,
     replay_change,
-    restore_group,
 )
 from kraftsim.groups.rules_consumer_groups import (
     ConsumerGroups,
@@ -49,6 +44,7 @@ from kraftsim.groups.rules_consumer_groups import (
     tombstones_of,
 )
 from kraftsim.groups.rules_deletions import Deletions
+from kraftsim.groups.rules_group_table import Group, GroupTable, OtherGroup
 from kraftsim.groups.rules_offsets import (
     OF_CHANGES,
     OF_OFFSETS,
@@ -62,6 +58,7 @@ from kraftsim.groups.rules_offsets import (
     TopicPartition,
     discard,
 )
+from kraftsim.groups.rules_other_groups import OtherGroups, ShardParts
 from kraftsim.groups.rules_rebalance import Joining, JoinInput, Membership, Rebalance, SyncInput
 from kraftsim.groups.rules_timing import (
     CommitAnswer,
@@ -83,9 +80,20 @@ from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.errors import ErrorCode
 from protocol.records.batches import RecordBatch
 from protocol.records.control_records import ControlType, control_type
-from protocol.schema import Message
+from protocol.schema import Message, declaration_of
 
 OLDEST_COMMIT: Final = 0
+OfType = TypeVar("OfType", bound=OtherGroups)
+
+
+def type_of_record(key: Message) -> type[OtherGroups] | None:
+    """Return the type of groups that has records of this kind; None for an unknown one.
+
+    Imported when the first such record is read: most nodes have none.
+    """
+    match declaration_of(type(key)).api_key:
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +124,15 @@ class GroupShard:
     ) -> None:
         self.number = number
         self._events = events = OffsetEvents(emit, number)
-        self.groups: dict[str, ClassicGroup] = {}
-        self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """Groups of the consumer protocol (KIP-848). A name is in one of the two maps only."""
+        self._table = table = GroupTable(self.offsets_class)
+        self.groups: dict[str, ClassicGroup] = table.classic
+        self.consumer_groups: dict[str, ConsumerGroup] = table.consumers
+        """Groups of the consumer protocol (KIP-848)."""
+        self.other_groups: dict[str, OtherGroup] = table.others
+        """Groups of all other types."""
+        self._others: dict[str, OtherGroups] = {}
+        """By type name: the rules of each other type that this shard has met."""
+        self._emit = emit
         self._outbox = Outbox(OF_CHANGES if settings.has_coordinator_runtime else OF_OFFSETS)
         """What the parts of the shard have to do for the present input; empty between inputs."""
         self.timers = Timers()
@@ -143,9 +157,7 @@ class GroupShard:
             admit=self._create_consumers,
             to_classic=self._downgrade,
         )
-        self._deletions = Deletions(
-            settings, self._outbox, events, self.groups, self.consumer_groups
-        )
+        self._deletions = Deletions(settings, self._outbox, events, table)
         self._classic_members = ClassicMembers(
             settings, self._outbox, self.timers, self._topics, self._consumers, self._to_classic
         )
@@ -155,20 +167,43 @@ class GroupShard:
         """Whether groups are written as by CoordinatorRuntime."""
         return self._settings.has_coordinator_runtime
 
-    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """Return a group of either protocol."""
-        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+    def find(self, group_id: str) -> Group | None:
+        """Return a group of any type."""
+        return self._table.find(group_id)
 
-    def all(self) -> Iterator[ClassicGroup | ConsumerGroup]:
-        """Yield the groups of both protocols."""
-        yield from list(self.groups.values())
-        yield from list(self.consumer_groups.values())
+    def all(self) -> Iterator[Group]:
+        """Yield the groups of all types."""
+        return self._table.all()
 
-    def seen(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def of_type(self, kind: type[OfType]) -> OfType:
+        """Return the rules of another type of groups, made when they are first needed."""
+        made = self._others.get(kind.name)
+        if made is None:
+            made = self._others[kind.name] = kind(self._parts())
+        assert isinstance(made, kind), f"{kind.name} names one class"
+        return made
+
+    def ask_type(self, kind: type[OfType], ask: Callable[[OfType], None]) -> list[Effect]:
+        """Pass an input to the rules of another type of groups."""
+        ask(self.of_type(kind))
+        return self._outbox.take()
+
+    def _parts(self) -> ShardParts:
+        return ShardParts(
+            number=self.number,
+            settings=self._settings,
+            outbox=self._outbox,
+            timers=self.timers,
+            topics=self._topics,
+            emit=self._emit,
+            table=self._table,
+        )
+
+    def seen(self, group_id: str) -> Group | None:
         """Return a group as readers see it: until its tombstone is replicated, as it was before."""
         return self._deletions.seen_group(group_id) or self.find(group_id)
 
-    def all_seen(self) -> Iterator[ClassicGroup | ConsumerGroup]:
+    def all_seen(self) -> Iterator[Group]:
         """Yield the groups that readers see."""
         deleted = {group.group_id: group for group in self._deletions.seen_groups()}
         yield from deleted.values()
@@ -197,14 +232,20 @@ class GroupShard:
             if consumers is not None and consumers.members:
                 self._classic_members.join(consumers, waiter, asked, now)
                 return self._outbox.take()
+            other = self.other_groups.get(asked.group_id)
+            if other is not None and not other.gives_way:
+                return self._answered(
+                    waiter, JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                )
             if asked.member_id:
                 return self._answered(
                     waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id)
                 )
+            former = consumers or other
             group = (
-                self._new_group(asked.group_id, now.wall_ms)
-                if consumers is None
-                else self._create_classic(consumers, now)
+                self._table.add_classic(asked.group_id, now.wall_ms)
+                if former is None
+                else self._create_classic(former, now)
             )
         self._joining.join(group, waiter, asked, now)
         return self._outbox.take()
@@ -280,6 +321,10 @@ class GroupShard:
 
     def _create_consumers(self, group_id: str, now: GroupMoment) -> list[Change] | Refusal:
         """Create a consumer group, or convert a classic one with its offsets and members."""
+        if group_id in self.other_groups:
+            return Refusal(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
         classic = self.groups.get(group_id)
         changes: list[Change] = []
         if classic is not None:
@@ -339,15 +384,16 @@ class GroupShard:
             self._rebalance.renew_session(member, now)
         return changes
 
-    def _create_classic(self, consumers: ConsumerGroup, now: GroupMoment) -> ClassicGroup:
-        """Create a classic group from a consumer group without members."""
-        changes = group_tombstones(consumers.group_id)
+    def _create_classic(self, former: ConsumerGroup | OtherGroup, now: GroupMoment) -> ClassicGroup:
+        """Create a classic group from a group of another type without members."""
+        group_id = former.group_id
+        changes = (
+            group_tombstones(group_id) if isinstance(former, ConsumerGroup) else former.tombstones()
+        )
         for change in changes:
             self._replay_change(*change)
         self._consumers.write(changes, lambda error: None)
-        return self.groups.get(consumers.group_id) or self._new_group(
-            consumers.group_id, now.wall_ms
-        )
+        return self.groups.get(group_id) or self._table.add_classic(group_id, now.wall_ms)
 
     # Offsets
     # ----------------------------------------------------------------------------------------------
@@ -363,9 +409,9 @@ class GroupShard:
 
         An unknown group is created for a committer that is not a member.
         """
-        consumers = self.consumer_groups.get(asked.group_id)
-        if consumers is not None:
-            self._committing.commit_of_epoch(consumers, waiter, asked, api_version, now)
+        modern = self._table.modern(asked.group_id)
+        if modern is not None:
+            self._committing.commit_of_epoch(modern, waiter, asked, api_version, now)
             return self._outbox.take()
         group = self.groups.get(asked.group_id)
         if group is None:
@@ -378,7 +424,7 @@ class GroupShard:
                     ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
                 )
                 return self._answered(waiter, CommitAnswer((unknown,) * len(asked.offsets)))
-            group = self._new_group(asked.group_id, now.wall_ms)
+            group = self._table.add_classic(asked.group_id, now.wall_ms)
         self._committing.commit(group, waiter, asked, now)
         return self._outbox.take()
 
@@ -405,7 +451,7 @@ class GroupShard:
 
     def _group_of_transaction(
         self, asked: TransactionalCommitInput, now: GroupMoment
-    ) -> ClassicGroup | ConsumerGroup | ErrorCode:
+    ) -> Group | ErrorCode:
         """Return the group of a transactional commit.
 
         Up to 3.9 an unknown group is created even if the commit is then refused.
@@ -415,7 +461,7 @@ class GroupShard:
             return (
                 ErrorCode.GROUP_ID_NOT_FOUND if asked.knows_epochs else ErrorCode.ILLEGAL_GENERATION
             )
-        return group or self._new_group(asked.group_id, now.wall_ms)
+        return group or self._table.add_classic(asked.group_id, now.wall_ms)
 
     def end_transaction(
         self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool
@@ -442,8 +488,8 @@ class GroupShard:
         """Return the error of an offset fetch for a consumer group: UNKNOWN_MEMBER_ID,
         STALE_MEMBER_EPOCH (KIP-848).
         """
-        consumers = self.consumer_groups.get(group_id)
-        return None if consumers is None else consumers.refuse_fetch(member_id, member_epoch)
+        modern = self._table.modern(group_id)
+        return None if modern is None else modern.refuse_fetch(member_id, member_epoch)
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
@@ -518,6 +564,9 @@ class GroupShard:
                     self._consumers.remove(key.group_id, key.member_id, now)
                 case TimerKind.CONSUMER_REVOCATION:
                     self._consumers.on_revocation_end(key.group_id, key.member_id, now)
+            other = self.other_groups.get(key.group_id)
+            if other is not None:
+                self._others[other.type_name].on_timer(key, now)
             group = self.groups.get(key.group_id)
             if group is None:
                 continue
@@ -582,15 +631,26 @@ class GroupShard:
                     assert value is None or isinstance(value, GroupMetadataValue), (
                         "the value type matches the key type"
                     )
-                    self._replay_group(key.group, value)
+                    self._table.replay_classic(key.group, value)
                 case (key, value) if isinstance(key, CONSUMER_KEYS):
                     self._replay_change(key, value)
                     self._member_events.replayed(key, value, record.offset)
+                case (key, value) if (kind := type_of_record(key)) is not None:
+                    others = self.of_type(kind)
+                    others.replay(key, value)
+                    others.loaded(key, value, record.offset)
 
     def _replay_change(self, key: Message, value: Message | None) -> None:
-        """Replay a record of a consumer group, or of a classic group that is converted."""
+        """Replay a record of a group of any type but classic, or of a classic one that is
+        converted.
+        """
         if isinstance(key, GroupMetadataKey):
             return  # its tombstone: the group is already converted
+        if not isinstance(key, CONSUMER_KEYS):
+            kind = type_of_record(key)
+            assert kind is not None, "a record of this shard's groups"
+            self.of_type(kind).replay(key, value)
+            return
         replay_change(
             key,
             value,
@@ -604,18 +664,16 @@ class GroupShard:
         group = self.consumer_groups.get(group_id)
         if group is None:
             keeps = self._settings.consumer_keeps_assignment_epochs
+            offsets = self._table.take_offsets(group_id)
             group = self.consumer_groups[group_id] = ConsumerGroup(
                 group_id, keeps_assignment_epochs=keeps
             )
-            classic = self.groups.pop(group_id, None)
-            group.offsets = self.offsets_class() if classic is None else classic.offsets
+            group.offsets = offsets
         return group
 
     def _drop_consumers(self, group_id: str) -> None:
-        """Remove a consumer group; a classic one keeps the offsets."""
-        offsets = self.consumer_groups.pop(group_id).offsets
-        if not offsets.is_empty:
-            self._new_group(group_id).offsets = offsets
+        """Remove a consumer group."""
+        self._table.give_offsets(group_id, self.consumer_groups.pop(group_id).offsets)
 
     def _replay_offset(
         self,
@@ -631,31 +689,12 @@ class GroupShard:
                 group.offsets.forget([partition])
             return
         if group is None:
-            group = self._new_group(key.group)
+            group = self._table.add_classic(key.group)
         stored = read_offset(value, record_offset)
         if producer_id is None:
             group.offsets.replay(partition, stored)
         else:
             group.offsets.replay_pending(producer_id, partition, stored)
-
-    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        known = self.groups.get(group_id)
-        if value is None:
-            if known is not None:
-                offsets = known.offsets
-                del self.groups[group_id]
-                if not offsets.is_empty:
-                    self._new_group(group_id).offsets = offsets
-            return
-        group = restore_group(group_id, value)
-        former = known or self.consumer_groups.pop(group_id, None)
-        group.offsets = self.offsets_class() if former is None else former.offsets
-        self.groups[group_id] = group
-
-    def _new_group(self, group_id: str, wall_ms: int = NO_STATE_TIMESTAMP) -> ClassicGroup:
-        group = self.groups[group_id] = ClassicGroup(group_id, wall_ms)
-        group.offsets = self.offsets_class()
-        return group
 
     def begin(self, now: GroupMoment) -> list[Effect]:
         """The log is replayed: start full sessions for all members, and remove empty groups."""
@@ -668,10 +707,12 @@ class GroupShard:
                 self._rebalance.renew_session(member, now)
             if len(group.members) > self._settings.max_size:
                 self._rebalance.prepare(group, now)
-        for consumers in self.consumer_groups.values():
+        for consumers in (*self.consumer_groups.values(), *self.other_groups.values()):
             self._emit_loaded(consumers)
         self._member_events.begin()
         self._consumers.begin(now)
+        for others in self._others.values():
+            others.begin(now)
         return self._outbox.take()
 
     def _emit_loaded(self, group: OffsetHolder) -> None:
@@ -692,6 +733,7 @@ class GroupShard:
             group.enter(GroupState.DEAD, now.wall_ms)
         for consumers in self.consumer_groups.values():
             consumers.is_over = True
-        self.groups.clear()
-        self.consumer_groups.clear()
+        for other in self.other_groups.values():
+            other.end()
+        self._table.clear()
         return self._outbox.take()

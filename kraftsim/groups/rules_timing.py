@@ -88,7 +88,13 @@ class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
     assigned: Mapping[bytes, tuple[int, ...]] | None = None
 
 
-GroupAnswer = JoinAnswer | SyncAnswer | CommitAnswer | DeletionAnswer | HeartbeatAnswer
+class OtherAnswer(Struct, frozen=True):
+    """The base of the responses of other types of groups."""
+
+
+GroupAnswer = (
+    JoinAnswer | SyncAnswer | CommitAnswer | DeletionAnswer | HeartbeatAnswer | OtherAnswer
+)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -240,6 +246,7 @@ class TimerKind(IntEnum):
     """A classic-protocol member has to rejoin."""
     CONSUMER_SYNC = 7
     """A classic-protocol member has to send SyncGroup."""
+    SHARE_SESSION = 8
 
 
 class TimerKey(NamedTuple):

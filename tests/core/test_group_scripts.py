@@ -49,6 +49,7 @@ from kraftsim.groups.rules_timing import (
     GroupAnswer,
     HeartbeatAnswer,
     JoinAnswer,
+    OtherAnswer,
     SyncAnswer,
 )
 from protocol.errors import ErrorCode
@@ -164,7 +165,7 @@ class ClassicGroupDriver:
                 return answer.error.name
             case CommitAnswer(errors):
                 return spelt(errors)
-            case HeartbeatAnswer() | DeletionAnswer():
+            case HeartbeatAnswer() | DeletionAnswer() | OtherAnswer():
                 raise AssertionError("consumer groups and deletions have drivers of their own")
 
 

@@ -10,6 +10,7 @@ from kraftsim.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.groups.group_coordinator import GroupsBroker, GroupTopicsBroker
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_consumer_group import ConsumerGroup
+from kraftsim.groups.rules_group_table import Group
 from kraftsim.groups.rules_offsets import TopicPartition
 from kraftsim.groups.rules_timing import DeletionAnswer, GroupAnswer
 from kraftsim.server.call import Answer, Call, Deferred, Handler
@@ -201,7 +202,14 @@ def handle_list_groups(broker: GroupListingBroker, call: Call) -> Answer:
     )
 
 
-def _row(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+def _row(group: Group) -> ListedGroup:
+    if not isinstance(group, ClassicGroup | ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state_name,
+            group_type=group.type_name,
+        )
     if isinstance(group, ConsumerGroup):
         return ListedGroup(
             group_id=group.group_id,
