@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from kraftsim.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.groups.events import GroupsLoaded, GroupsUnloaded
+from kraftsim.groups.rules_group_configs import NO_CONFIGS_OF_GROUPS, GroupConfigs
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import GroupSettings, partition_of
 from kraftsim.metadata.rules_image import MetadataImage
@@ -306,10 +307,13 @@ class GroupParts(Protocol):
         ...
 
 
-def group_settings(config: NodeConfig, parts: GroupParts) -> GroupSettings:
-    """Return the effective group configuration."""
+def group_settings(
+    config: NodeConfig, parts: GroupParts, configs: GroupConfigs = NO_CONFIGS_OF_GROUPS
+) -> GroupSettings:
+    """Return the effective settings; `configs` are the configurations of single groups."""
     interval_ms = config.group_consumer_assignment_interval_ms
     return GroupSettings(
+        configs=configs,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,

@@ -326,7 +326,7 @@ class ConsumerGroups:
         return HeartbeatAnswer(
             member_id=reached.member_id,
             member_epoch=reached.member_epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms_of(group.group_id),
             assigned=reached.assigned if is_returned else None,
         )
 
@@ -540,7 +540,7 @@ class ConsumerGroups:
         group.consumer.assignment.interval.ms (KIP-1263).
         """
         is_due = not group.assignment_epoch or self._settings.may_assign(
-            group.assigned_ms, now.wall_ms
+            group.group_id, group.assigned_ms, now.wall_ms
         )
         if group.group_epoch <= group.assignment_epoch or not is_due:
             return
@@ -726,7 +726,7 @@ class ConsumerGroups:
     def renew(self, group_id: str, member: ConsumerMember, now: GroupMoment) -> None:
         """Restart the session timeout of a member after a heartbeat."""
         session_ms = (
-            self._settings.consumer_session_timeout_ms
+            self._settings.session_timeout_ms_of(group_id)
             if member.classic is None
             else member.classic.session_timeout_ms
         )

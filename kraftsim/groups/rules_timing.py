@@ -15,6 +15,13 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from kraftsim.groups.rules_group_configs import (
+    CONSUMER_ASSIGNMENT,
+    CONSUMER_HEARTBEAT,
+    CONSUMER_SESSION,
+    NO_CONFIGS_OF_GROUPS,
+    GroupConfigs,
+)
 from protocol.errors import ErrorCode
 
 NO_GENERATION = -1
@@ -145,6 +152,8 @@ class GroupSettings:
     """Whether commits with an older epoch are validated by partition assignment epochs, which the
     records contain (KIP-1251).
     """
+    configs: GroupConfigs = NO_CONFIGS_OF_GROUPS
+    """The configurations of single groups, which precede the settings above."""
     consumer_migration_policy: str = "disabled"
     """group.consumer.migration.policy, for groups with members: `upgrade`, `downgrade`,
     `bidirectional` or `disabled`.
@@ -163,13 +172,24 @@ class GroupSettings:
     readers see what was there before a deletion.
     """
 
-    def may_assign(self, assigned_ms: int, now_ms: int) -> bool:
+    def session_timeout_ms_of(self, group_id: str) -> int:
+        """Return the session timeout of a consumer group."""
+        own = self.configs.value(group_id, CONSUMER_SESSION)
+        return own if isinstance(own, int) else self.consumer_session_timeout_ms
+
+    def heartbeat_interval_ms_of(self, group_id: str) -> int:
+        """Return the heartbeat interval of a consumer group."""
+        own = self.configs.value(group_id, CONSUMER_HEARTBEAT)
+        return own if isinstance(own, int) else self.consumer_heartbeat_interval_ms
+
+    def may_assign(self, group_id: str, assigned_ms: int, now_ms: int) -> bool:
         """Return whether partitions may be assigned again: with an interval of 0 at any time, even
         if the clock of the former coordinator was ahead.
 
         Source: GroupMetadataManager.canComputeNextTargetAssignment.
         """
-        interval_ms = self.consumer_assignment_interval_ms
+        own = self.configs.value(group_id, CONSUMER_ASSIGNMENT)
+        interval_ms = own if isinstance(own, int) else self.consumer_assignment_interval_ms
         return not interval_ms or now_ms - assigned_ms >= interval_ms
 
     @property

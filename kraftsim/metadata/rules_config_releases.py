@@ -14,7 +14,13 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.expressions import is_java_expression
-from kraftsim.metadata.config_facts import brokers_2, brokers_3, brokers_4, topics
+from kraftsim.groups.rules_group_configs import (
+    NO_GROUP_CONFIGS,
+    GroupConfig,
+    GroupDefinitions,
+    reset_strategy,
+)
+from kraftsim.metadata.config_facts import brokers_2, brokers_3, brokers_4, groups, topics
 from kraftsim.metadata.rules_config_definitions import (
     ADVERTISED,
     DYNAMIC_ONLY,
@@ -87,6 +93,7 @@ class ConfigTables:
     """Whether all client metrics configurations are described, with types (since 4.1; before: those
     that are set).
     """
+    groups: GroupDefinitions = NO_GROUP_CONFIGS
 
     @cached_property
     def broker_defaults(self) -> Mapping[str, str]:
@@ -103,6 +110,13 @@ class ConfigTables:
         return tuple(
             config.broker_key for config in self.topic.values() if config.broker_key is not None
         )
+
+    def default_of(self, name: str) -> str | None:
+        """Return the default of a broker configuration, also of an internal one; None: there is
+        none.
+        """
+        known = self.broker.get(name) or self.internal.get(name)
+        return None if known is None else known.default
 
     def definition_of(self, name: str) -> BrokerConfig | None:
         """Return the definition of a broker configuration, also with a listener prefix; None for an
@@ -332,10 +346,13 @@ FIRST_WITHOUT_EMPTY_ELEMENTS: Final = "4.2"
 FIRST_WITH_TYPED_CLIENT_METRICS: Final = "4.0"
 FIRST_WITH_DESCRIBED_CLIENT_METRICS: Final = "4.1"
 """Both measured with Apache Kafka 3.9.1, 4.0.2, 4.1.2 and 4.4.0."""
+FIRST_WITH_CLAMPED_GROUPS: Final = "4.3"
+FIRST_WITH_GIVEN_GROUP_VALUES: Final = "4.4"
 INTERNAL: Final = "internal"
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
 _NUMBERS = re.compile(rf"\[{_NUMBER},\.\.\.(?:,{_NUMBER})?\]")
 _ANY_CASE = "(case insensitive) "
+BY_DURATION_TOO: Final = ", by_duration:PnDTnHnMn.nS]"
 
 
 @cache
@@ -347,18 +364,7 @@ def config_tables(line: str) -> ConfigTables:
         rows_until(BROKER_ROWS, BROKER_GONE, line),
         rows_until(topics.CHANGED, topics.GONE, line),
     )
-    order = next(
-        (
-            topics.ORDERS[each]
-            for each in reversed(LINES[: LINES.index(line) + 1])
-            if each in topics.ORDERS
-        ),
-        (),
-    )
-    names = [
-        *(name for name in order if name in of_topics),
-        *(name for name in of_topics if name not in order),
-    ]
+    names = _ordered(topics.ORDERS, of_topics, line)
     known = {name: _broker_config(brokers[name], line) for name in sorted(brokers)}
     return ConfigTables(
         {name: config for name, config in known.items() if config.mode is not UpdateMode.INTERNAL},
@@ -369,18 +375,51 @@ def config_tables(line: str) -> ConfigTables:
         },
         {name: config for name, config in known.items() if config.mode is UpdateMode.INTERNAL},
         _client_metrics(line),
-        LINES.index(line) >= LINES.index(FIRST_WITH_DESCRIBED_CLIENT_METRICS),
+        is_since(line, FIRST_WITH_DESCRIBED_CLIENT_METRICS),
+        _group_definitions(line),
     )
+
+
+def is_since(line: str, first: str) -> bool:
+    """Return whether a release line is `first` or later."""
+    return LINES.index(line) >= LINES.index(first)
+
+
+def _group_definitions(line: str) -> GroupDefinitions:
+    rows = rows_until(groups.CHANGED, groups.GONE, line)
+    configs = {
+        name: _group_config(rows[name], line) for name in _ordered(groups.ORDERS, rows, line)
+    }
+    return GroupDefinitions(
+        configs=configs,
+        streams_fall_back=is_since(line, FIRST_WITH_CLAMPED_GROUPS),
+        validates_given=is_since(line, FIRST_WITH_GIVEN_GROUP_VALUES),
+        clamps=is_since(line, FIRST_WITH_CLAMPED_GROUPS),
+    )
+
+
+def _group_config(row: tuple[str | None, ...], line: str) -> GroupConfig:
+    behind, valid = _fields(row)
+    kind = ConfigType[str(row[1])]
+    check = no_empty_elements if kind is ConfigType.LIST else _check(kind, valid, line)
+    return GroupConfig(kind, _default(row), check, behind or None, row[5:] == (INTERNAL,))
+
+
+def _ordered(orders: Mapping[str, tuple[str, ...]], rows: Rows, line: str) -> list[str]:
+    """Return the names of the rows in the order of validation."""
+    before = LINES[: LINES.index(line) + 1]
+    order = next((orders[each] for each in reversed(before) if each in orders), ())
+    return [
+        *(name for name in order if name in rows),
+        *(name for name in rows if name not in order),
+    ]
 
 
 def _client_metrics(line: str) -> Mapping[str, ConfigDefinition]:
-    if LINES.index(line) < LINES.index(FIRST_WITH_TYPED_CLIENT_METRICS):
+    if not is_since(line, FIRST_WITH_TYPED_CLIENT_METRICS):
         return {}
-    return (
-        DEFINITIONS
-        if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS)
-        else WITHOUT_EMPTY_ELEMENTS
-    )
+    without_empty = is_since(line, FIRST_WITHOUT_EMPTY_ELEMENTS)
+    return WITHOUT_EMPTY_ELEMENTS if without_empty else DEFINITIONS
 
 
 @cache
@@ -397,7 +436,7 @@ def rows_until(
     """Return the rows that apply to a release line, by name."""
     found: Rows = {}
     for each in LINES[: LINES.index(line) + 1]:
-        found.update({str(row[0]): row for row in changed[each]})
+        found.update({str(row[0]): row for row in changed.get(each, ())})
         for name in gone.get(each, ()):
             del found[name]
     return found
@@ -441,6 +480,8 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
             return non_empty
         case "[partitionId]:[brokerId],[partitionId]:[brokerId],...":
             return throttled_replicas
+    if valid.endswith(BY_DURATION_TOO):
+        return reset_strategy
     if valid.startswith(_ANY_CASE):
         return any_case_of(*_elements(valid.removeprefix(_ANY_CASE)))
     if not valid.startswith("["):
@@ -448,11 +489,7 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
     assert "..." not in valid, f"unknown format of a range: {valid}"
     if kind is not ConfigType.LIST:
         return one_of(*_elements(valid))
-    some = (
-        some_of
-        if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS)
-        else non_empty_some_of
-    )
+    some = non_empty_some_of if is_since(line, FIRST_WITHOUT_EMPTY_ELEMENTS) else some_of
     return some(*_elements(valid))
 
 

@@ -5,9 +5,10 @@ Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynon
 kafka.server.DynamicLogConfig (KIP-226).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kraftsim.groups.rules_group_configs import GroupConfigs
 from kraftsim.metadata.rules_config_releases import config_tables
 from kraftsim.metadata.rules_configs import ALL_BROKERS
 from kraftsim.metadata.rules_described_configs import BrokerSettings, static_settings
@@ -24,6 +25,7 @@ from kraftsim.partitions.rules_topic_configs import (
 )
 from kraftsim.server.config import NodeConfig
 from kraftsim.tiered_storage.rules_segments import NOT_TIERED, TieringRules, tiering_rules
+from protocol.config_resources import ConfigResourceType
 from protocol.metadata.settings import BROKER_RESOURCE
 
 
@@ -56,6 +58,42 @@ def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
         ),
         cluster=tables.applicable(image.configs_of(BROKER_RESOURCE, ALL_BROKERS), is_for_all=True),
         tables=tables,
+    )
+
+
+class SettingsOfGroups:
+    """The broker settings behind the configurations of groups, as `GroupConfigs` reads them.
+
+    The effective settings are computed again only after dynamic ones have changed.
+    """
+
+    def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
+        self._config = config
+        self._image = image
+        self._computed: tuple[Mapping[str, str], Mapping[str, str], BrokerSettings] | None = None
+
+    def __call__(self, name: str) -> str | None:
+        """Return the text of a setting, or its default; None: the release has no such setting."""
+        settings = self._settings()
+        value = settings.value(name)
+        return settings.tables.default_of(name) if value is None else value
+
+    def _settings(self) -> BrokerSettings:
+        image = self._image()
+        own = image.configs_of(BROKER_RESOURCE, str(self._config.node_id))
+        cluster = image.configs_of(BROKER_RESOURCE, ALL_BROKERS)
+        computed = self._computed
+        if computed is None or computed[0] is not own or computed[1] is not cluster:
+            computed = self._computed = (own, cluster, broker_settings(self._config, image))
+        return computed[2]
+
+
+def configs_of_groups(config: NodeConfig, image: Callable[[], MetadataImage]) -> GroupConfigs:
+    """Return the configurations of groups on a broker; `image` returns its present metadata."""
+    return GroupConfigs(
+        config_tables(config.release).groups,
+        lambda group_id: image().configs_of(ConfigResourceType.GROUP, group_id),
+        SettingsOfGroups(config, image),
     )
 
 

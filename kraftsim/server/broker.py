@@ -16,7 +16,7 @@ from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_registrations import BrokerRegistration
 from kraftsim.metadata.rules_versions import GROUP_VERSION, TRANSACTION_VERSION
-from kraftsim.metadata.topic_settings import broker_settings
+from kraftsim.metadata.topic_settings import broker_settings, configs_of_groups
 from kraftsim.partitions.directory_assignments import DirectoryAssignments
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import PartitionKey
@@ -172,6 +172,7 @@ class Broker:
 
     def _make_coordinators(self) -> None:
         """Create the group and transaction coordinators and the producer id manager."""
+        self.group_configs = configs_of_groups(self.config, lambda: self.image)
         self.groups = GroupCoordinator(
             self.shell,
             lambda: self.image,
@@ -179,7 +180,7 @@ class Broker:
             self.produces,
             self.fetches,
             self.parts.groups(self.config),
-            group_settings(self.config, self.parts),
+            group_settings(self.config, self.parts, self.group_configs),
             self._serves_consumers,
         )
         self.verifier = self.parts.verifier(

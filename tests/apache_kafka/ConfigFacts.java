@@ -1,6 +1,7 @@
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 
@@ -67,6 +68,17 @@ public class ConfigFacts {
         }
     }
 
+    /** The setting of brokers that stands behind one of groups; before 4.3 no table has them, but the names differ by a prefix. */
+    @SuppressWarnings("unchecked")
+    static String behindGroups(Class<?> type, String name, ConfigDef brokers) throws Exception {
+        try {
+            Map<String, Optional<String>> synonyms = (Map<String, Optional<String>>) held(type, "ALL_GROUP_CONFIG_SYNONYMS");
+            return synonyms.get(name).orElse("");
+        } catch (NoSuchMethodException earlier) {
+            return brokers.configKeys().containsKey("group." + name) ? "group." + name : "";
+        }
+    }
+
     static String line(ConfigDef.ConfigKey key) {
         boolean has = key.hasDefault() && key.defaultValue != null;
         String shown = has ? ConfigDef.convertToString(key.defaultValue, key.type) : "";
@@ -98,6 +110,17 @@ public class ConfigFacts {
         ConfigDef ofTopics = (ConfigDef) held(topics, "configDefCopy", "kafka$log$LogConfig$$configDef", "configDef", "CONFIG");
         for (Map.Entry<String, ConfigDef.ConfigKey> key : ofTopics.configKeys().entrySet()) {
             System.out.println((key.getValue().internalConfig ? "internal-topic" : "topic") + "\t" + line(key.getValue()) + "\t" + synonym(topics, key.getKey()));
+        }
+        Class<?> groups;
+        try {
+            groups = Class.forName("org.apache.kafka.coordinator.group.GroupConfig");
+        } catch (ClassNotFoundException earlier) {
+            return;
+        }
+        ConfigDef ofGroups = (ConfigDef) held(groups, "configDef", "CONFIG_DEF");
+        for (Map.Entry<String, ConfigDef.ConfigKey> key : ofGroups.configKeys().entrySet()) {
+            String behind = behindGroups(groups, key.getKey(), definition);
+            System.out.println((key.getValue().internalConfig ? "internal-group" : "group") + "\t" + line(key.getValue()) + "\t" + behind);
         }
     }
 }

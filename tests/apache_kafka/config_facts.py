@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kraftsim.metadata.config_facts import topics
+from kraftsim.metadata.config_facts import groups, topics
 from kraftsim.metadata.rules_config_releases import BROKER_GONE, BROKER_ROWS, rows_until
 from tests.apache_kafka.class_path import (
     DEFAULT_RELEASE,
@@ -30,7 +30,8 @@ RELEASES: Final = (
 GENERATOR: Final = "tests/apache_kafka/config_facts.py"
 FOLDER: Final = PROJECT_ROOT / "kraftsim" / "metadata" / "config_facts"
 BROKER, INTERNAL, TOPIC, INTERNAL_TOPIC = "broker", "internal", "topic", "internal-topic"
-FILES: Final = {"brokers_2": "2.", "brokers_3": "3.", "brokers_4": "4.", "topics": ""}
+GROUP, INTERNAL_GROUP = "group", "internal-group"
+FILES: Final = {"brokers_2": "2.", "brokers_3": "3.", "brokers_4": "4."}
 WIDTH: Final = 100
 THROTTLED: Final = ".throttled.replicas"
 """Up to 3.4 they are their own synonyms."""
@@ -47,8 +48,8 @@ def line_of(release: str) -> str:
 
 
 def definitions_of(release: str) -> dict[str, dict[str, Row]]:
-    """Return the definitions of a release: `brokers` and `topics`, by name, in the order of
-    validation.
+    """Return the definitions of a release: `brokers`, `topics` and `groups`, by name, in the order
+    of validation.
     """
     jars = ":".join(map(str, class_path(release)))
     command = [
@@ -62,7 +63,7 @@ def definitions_of(release: str) -> dict[str, dict[str, Row]]:
         command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     assert answer.returncode == 0, answer.stderr
-    found: dict[str, dict[str, Row]] = {"brokers": {}, "topics": {}}
+    found: dict[str, dict[str, Row]] = {"brokers": {}, "topics": {}, "groups": {}}
     for line in answer.stdout.splitlines():
         kind, *words = line.split("\t")
         if kind in (BROKER, INTERNAL):
@@ -76,6 +77,11 @@ def definitions_of(release: str) -> dict[str, dict[str, Row]]:
                 else words[6]
             )
             found["topics"][words[0]] = _row(words, behind)
+        elif kind in (GROUP, INTERNAL_GROUP):
+            found["groups"][words[0]] = (
+                *_row(words, words[6]),
+                INTERNAL if kind == INTERNAL_GROUP else "",
+            )
     return found
 
 
@@ -157,7 +163,7 @@ def _module(sentence: str, tables: Tables, of_file: str) -> str:
         {line: names for line, names in gone.items() if names and line.startswith(of_file)}
     )
     lines += ["}"]
-    if orders and not of_file:  # broker configs are in alphabetical order
+    if orders and not of_file.endswith("."):  # broker configs are in alphabetical order
         lines += ["ORDERS: dict[str, tuple[str, ...]] = {", *_name_lists(orders), "}"]
     return "\n".join(lines) + "\n"
 
@@ -173,13 +179,13 @@ def written(definitions: Mapping[str, Mapping[str, Mapping[str, Row]]]) -> dict[
     """Return the content of each file. `definitions`: by release line."""
     brokers = {line: dict(sorted(each["brokers"].items())) for line, each in definitions.items()}
     topics = {line: each["topics"] for line, each in definitions.items()}
+    of_groups = {line: each["groups"] for line, each in definitions.items()}
     return {
         **{
-            name: _module(f"Settings of brokers, {of}x.", brokers, of)
-            for name, of in FILES.items()
-            if of
+            name: _module(f"Settings of brokers, {of}x.", brokers, of) for name, of in FILES.items()
         },
         "topics": _module("Configurations of topics.", topics, ""),
+        "groups": _module("Configurations of groups, since 4.0.", of_groups, "4"),
     }
 
 
@@ -191,10 +197,12 @@ def rows_of(line: str) -> dict[str, dict[str, Row]]:
     for kind, changed, gone in (
         ("brokers", BROKER_ROWS, BROKER_GONE),
         ("topics", topics.CHANGED, topics.GONE),
+        ("groups", groups.CHANGED, groups.GONE),
     ):
         rows = rows_until(changed, gone, line)
+        fields = 3 if kind == "groups" else 2
         found[kind] = {
-            name: (row[1], row[2] if len(row) > 2 else "", *(*row[3:], "", "")[:2])
+            name: (row[1], row[2] if len(row) > 2 else "", *(*row[3:], "", "", "")[:fields])
             for name, row in rows.items()
         }
     return found
