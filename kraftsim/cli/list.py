@@ -233,17 +233,18 @@ def _list_bugs(json_file: Path | None) -> None:
 
 
 def _list_releases(json_file: Path | None) -> None:
-    """Print every release, oldest first: line, patch, modes, newest level, what is new.
+    """Print every release and what is merged for the next one, oldest first: line, patch, modes,
+    newest level, what is new.
 
     As JSON with traits, features and versions.
     """
     from kraftsim.cli.kind_tables import release_as_json, release_columns
     from kraftsim.cli.kinds import places, with_places
-    from kraftsim.releases.release import releases
+    from kraftsim.releases.release import known_releases
 
     if str(json_file) != "-":
-        _write_table([release_columns(release) for release in releases()], places("releases"))
-    found = [release_as_json(release) for release in releases()]
+        _write_table([release_columns(release) for release in known_releases()], places("releases"))
+    found = [release_as_json(release) for release in known_releases()]
     write_json(json_file, with_places("releases", found))
 
 

@@ -247,9 +247,9 @@ def upgrade_path_options(verb: Verb) -> Verb:
 
 def _require_upwards(path: Sequence[str]) -> None:
     """Raise Failure if a release does not follow the one before it."""
-    from kraftsim.releases.release import releases
+    from kraftsim.releases.release import known_releases
 
-    order = [each.name for each in releases()]
+    order = [each.name for each in known_releases()]
     for former, later in itertools.pairwise(path):
         if order.index(later) <= order.index(former):
             raise Failure(f"{later} is not later than {former}")

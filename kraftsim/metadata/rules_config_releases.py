@@ -340,6 +340,8 @@ BROKER_ROWS: Final = brokers_2.CHANGED | brokers_3.CHANGED | brokers_4.CHANGED
 BROKER_GONE: Final = brokers_2.GONE | brokers_3.GONE | brokers_4.GONE
 LINES: Final = tuple(BROKER_ROWS)
 """The release lines, oldest first."""
+NEXT_LINE: Final = "trunk"
+"""The line that is not released yet; no binary could be asked for its configurations."""
 DEFAULT_LINE: Final = "3.9"
 FIRST_WITHOUT_EMPTY_ELEMENTS: Final = "4.2"
 """Since then list elements must not be empty (KIP-1161)."""
@@ -357,9 +359,11 @@ BY_DURATION_TOO: Final = ", by_duration:PnDTnHnMn.nS]"
 
 @cache
 def config_tables(line: str) -> ConfigTables:
-    """Return the configurations of a release line; those of 3.9 for an unknown line."""
+    """Return the configurations of a release line: those of the newest released one for the line
+    after it, those of 3.9 for an unknown line.
+    """
     if line not in LINES:
-        return config_tables(DEFAULT_LINE)
+        return config_tables(LINES[-1] if line == NEXT_LINE else DEFAULT_LINE)
     brokers, of_topics = (
         rows_until(BROKER_ROWS, BROKER_GONE, line),
         rows_until(topics.CHANGED, topics.GONE, line),

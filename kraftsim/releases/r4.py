@@ -1,4 +1,5 @@
-"""Apache Kafka 4.0 to 4.4: KRaft only, without the request versions of before 2.1 (KIP-896).
+"""Apache Kafka 4.0 to 4.4, and what is merged for 4.5: KRaft only, without the request versions of
+before 2.1 (KIP-896).
 
 transaction.version 2 and the consumer group protocol are the defaults of new clusters. A release is
 the delta of the one before it.
@@ -20,6 +21,7 @@ from kraftsim.releases.traits import (
     EXPLAINED_UNREGISTRATION,
     FORGETS_BEGINNINGS,
     ISOLATION_OF_WHOLE_LISTINGS,
+    LOGS_BEGIN_WITH_SEQUENCE_ZERO,
     MEMBERS_DROP_UNSUBSCRIBED,
     MEMBERS_REJOIN,
     MEMBERS_TAKE_BACK,
@@ -282,10 +284,30 @@ R4_4 = R4_3.followed_by(
     gained=(),
 )
 
+TRUNK = R4_4.followed_by(
+    name="trunk",
+    patch="4.5.0-SNAPSHOT",
+    about="""What is merged for Apache Kafka 4.5, not released: a log that never had a record begins
+        with sequence 0 (KAFKA-15591).
+
+        A delta of 4.4. Source: the pull requests of the tickets, of which no binary could be asked;
+        23234 for KAFKA-15591. The level 4.5-IV0 exists, is for tests only (23244), and is therefore
+        not supported. keepPreparedTxn of KIP-939 is not merged (21735).
+        """,
+    metadata_version=R4_4.metadata_version,
+    metadata_version_name=R4_4.metadata_version_name,
+    supported_features=R4_4.supported_features,
+    broker_apis={},
+    controller_apis={},
+    gained=(LOGS_BEGIN_WITH_SEQUENCE_ZERO,),
+    comes_as="4.5",
+)
+
 RELEASES = (
     R4_0,
     R4_1,
     R4_2,
     R4_3,
     R4_4,
+    TRUNK,
 )

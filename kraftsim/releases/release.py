@@ -35,6 +35,9 @@ class Release:
     number), `metadata_version_name` is also the default of inter.broker.protocol.version;
     `supported_features` maps a feature to its (lowest, highest) level. Traits are in the order in
     which they were introduced.
+
+    `comes_as` is empty for a released line. For one that is not released it is the number that it
+    will have: its name need not begin with one, and only who asks for it by name gets it.
     """
 
     name: str
@@ -47,14 +50,20 @@ class Release:
     controller_apis: Mapping[ApiKey, VersionRange]
     zookeeper_apis: Mapping[ApiKey, VersionRange]
     traits: tuple[Trait, ...]
+    comes_as: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a name by which releases cannot be put in order."""
-        if not RELEASE_NAME.fullmatch(self.name):
+        if not RELEASE_NAME.fullmatch(self.comes_as or self.name):
             raise ValueError(
                 f"a release cannot be called {self.name!r}: give the number of its line, and a "
                 "suffix if it is a variant, for example 3.9 or 3.9-mine"
             )
+
+    @property
+    def is_released(self) -> bool:
+        """Whether Apache Kafka has released it."""
+        return not self.comes_as
 
     @property
     def has_kraft(self) -> bool:
@@ -87,6 +96,7 @@ class Release:
         lost_apis: Collection[ApiKey] = (),
         loses_zookeeper: bool = False,
         gained: Iterable[Trait],
+        comes_as: str = "",
     ) -> "Release":
         """Return a later release: the arguments are new or changed, everything else is
         unchanged.
@@ -105,6 +115,7 @@ class Release:
             if loses_zookeeper
             else _changed(self.zookeeper_apis, zookeeper_apis or {}, lost_apis),
             traits=(*self.traits, *gained),
+            comes_as=comes_as,
         )
 
 
@@ -133,15 +144,24 @@ def release(name: str) -> Release:
 
 
 def releases() -> tuple[Release, ...]:
-    """Return every release, oldest first."""
-    return tuple(sorted(RELEASES.all(), key=lambda known: _number(known.name)))
+    """Return every release of Apache Kafka, oldest first: what runs and tests choose from."""
+    return tuple(known for known in known_releases() if known.is_released)
+
+
+def known_releases() -> tuple[Release, ...]:
+    """Return every release and what is not released yet, oldest first: what a user may ask for."""
+    return tuple(sorted(RELEASES.all(), key=lambda known: _number(known.comes_as or known.name)))
 
 
 def is_before(line: str, other: str) -> bool:
     """Return whether a release line, "3.9", or a level that it introduced, "3.9-IV0", is older than
-    another line.
+    another line. Raises KeyError for a name without a number that no release has.
     """
-    return _number(line) < _number(other)
+    return _number_of(line) < _number_of(other)
+
+
+def _number_of(line: str) -> tuple[int, ...]:
+    return _number(line if line[:1].isdigit() else RELEASES.named(line).comes_as)
 
 
 def _number(line: str) -> tuple[int, ...]:

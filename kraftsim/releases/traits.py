@@ -43,6 +43,13 @@ ACCEPTS_UNKNOWN_PRODUCERS = Trait(
 (before: UNKNOWN_PRODUCER_ID).
 """
 
+LOGS_BEGIN_WITH_SEQUENCE_ZERO = Trait(
+    name="logs-begin-with-sequence-zero", since_release="4.5", why="KAFKA-15591"
+)
+"""A log that never had a record accepts no first sequence of an idempotent producer but 0 (before:
+any, so that a later batch may overtake the first one, which is then out of order for ever).
+"""
+
 SNAPSHOT_OF_EVERY_SEGMENT = Trait(
     name="snapshot-of-every-segment", since_release="2.8", why="KAFKA-9393"
 )

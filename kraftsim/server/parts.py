@@ -77,6 +77,7 @@ from kraftsim.releases.traits import (
     EXPLAINED_UNREGISTRATION,
     FORGETS_BEGINNINGS,
     KEEPS_PRODUCERS_OF_DELETED_RECORDS,
+    LOGS_BEGIN_WITH_SEQUENCE_ZERO,
     MEMBERS_DROP_UNSUBSCRIBED,
     MEMBERS_REJOIN,
     MEMBERS_TAKE_BACK,
@@ -229,9 +230,7 @@ class Parts:
             else surfacing_source
             if surfaces_timeouts
             else waiting_source,
-            unknown_producer=UnknownProducer.ACCEPTED
-            if release.has(ACCEPTS_UNKNOWN_PRODUCERS)
-            else UnknownProducer.UNKNOWN_PRODUCER_ID,
+            unknown_producer=_unknown_producer(release),
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
             checks_epochs_first=release.has(CHECKS_EPOCHS_FIRST),
@@ -424,6 +423,16 @@ class Parts:
             names_downgrades=self.release.has(NAMED_DOWNGRADES),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )
+
+
+def _unknown_producer(release: Release) -> UnknownProducer:
+    if release.has(LOGS_BEGIN_WITH_SEQUENCE_ZERO):
+        return UnknownProducer.OUT_OF_ORDER_IN_NEW_LOGS
+    return (
+        UnknownProducer.ACCEPTED
+        if release.has(ACCEPTS_UNKNOWN_PRODUCERS)
+        else UnknownProducer.UNKNOWN_PRODUCER_ID
+    )
 
 
 def _transaction_rules(release: Release) -> type[TransactionRules]:

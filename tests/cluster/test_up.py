@@ -18,7 +18,7 @@ from kraftsim.cluster.directories import ClusterState, RunDirectory, is_locked, 
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.supervise import down
 from kraftsim.lab.bugs.bug import BUGS
-from kraftsim.releases.release import DEFAULT_RELEASE, releases
+from kraftsim.releases.release import DEFAULT_RELEASE, known_releases
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.running import logged_events
@@ -26,7 +26,7 @@ from tests.cluster.running import logged_events
 KRAFTSIM = [sys.executable, "-m", "kraftsim"]
 SECONDS = 30.0
 FAILED = 3
-OTHER_RELEASES = [each.name for each in releases() if each.name != DEFAULT_RELEASE]
+OTHER_RELEASES = [each.name for each in known_releases() if each.name != DEFAULT_RELEASE]
 NEAR = " or ".join(difflib.get_close_matches("KAFKA-1053", BUGS.names(), n=3))
 
 

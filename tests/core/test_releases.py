@@ -2,13 +2,26 @@
 tests/apache_kafka with running brokers.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from kraftsim.metadata.rules_config_releases import config_tables
 from kraftsim.metadata.rules_features import bootstrap_at
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS, ProtocolVersion
+from kraftsim.producer_state.rules_entries import UnknownProducer
 from kraftsim.releases import traits
-from kraftsim.releases.release import DEFAULT_RELEASE, WITHOUT_NUMBER, Release, release, releases
+from kraftsim.releases.release import (
+    DEFAULT_RELEASE,
+    WITHOUT_NUMBER,
+    Release,
+    is_before,
+    known_releases,
+    release,
+    releases,
+)
 from kraftsim.releases.traits import Trait
+from kraftsim.server.parts import Parts
 from protocol.api_keys import ApiKey
 from protocol.metadata.settings import FeatureLevelRecord
 
@@ -148,6 +161,45 @@ def test_release_has_the_traits_introduced_up_to_it() -> None:
     for known in releases():
         expected = [trait.name for trait in every if _release_of(trait) <= _parts(known.patch)]
         assert sorted(trait.name for trait in known.traits) == sorted(expected)
+
+
+def test_next_release_is_known_and_never_chosen() -> None:
+    """It is the newest one and what is merged after it; who lists releases to choose from does not
+    get it.
+    """
+    newest, trunk = releases()[-1], known_releases()[-1]
+    assert [each.name for each in known_releases() if not each.is_released] == ["trunk"]
+    assert (trunk.name, trunk.comes_as) == ("trunk", "4.5")
+    assert trunk.traits == (*newest.traits, traits.LOGS_BEGIN_WITH_SEQUENCE_ZERO)
+    assert (trunk.broker_apis, trunk.controller_apis) == (
+        newest.broker_apis,
+        newest.controller_apis,
+    )
+    assert config_tables("trunk") == config_tables(newest.name) != config_tables(DEFAULT_RELEASE)
+    assert is_before(newest.name, "trunk")
+    assert not is_before("trunk", newest.name)
+    assert not is_before("trunk", "trunk")
+
+
+def test_only_a_release_with_a_number_is_put_in_order() -> None:
+    """A name without one is for what is not released yet."""
+    with pytest.raises(ValueError, match="cannot be called 'mine'"):
+        replace(release("4.4"), name="mine")
+    with pytest.raises(KeyError):
+        is_before("mine", "4.4")
+
+
+def test_log_of_the_next_release_begins_with_sequence_zero() -> None:
+    """And those of every release accept any first sequence since 2.5."""
+    rules = {
+        each.name: Parts.for_release(each).unknown_producer
+        for each in (release("2.4"), *known_releases()[-2:])
+    }
+    assert rules == {
+        "2.4": UnknownProducer.UNKNOWN_PRODUCER_ID,
+        "4.4": UnknownProducer.ACCEPTED,
+        "trunk": UnknownProducer.OUT_OF_ORDER_IN_NEW_LOGS,
+    }
 
 
 def test_unknown_release_is_rejected_with_the_list_of_releases() -> None:

@@ -34,6 +34,22 @@ def test_first_batches_are_overtaken_unless_a_new_log_begins_with_sequence_0(
     assert seen["ProduceRefused", None], "a first batch was refused"
 
 
+def test_brokers_of_the_next_release_begin_new_logs_with_sequence_0(tmp_path: Path) -> None:
+    """The seed that overtakes first batches in 4.4."""
+    request = RunRequest(
+        scenario=scenario("first_sequence_is_not_zero"),
+        mode=Mode.SIM,
+        seed=1,
+        release="trunk",
+        settings={RULE: AS_RELEASED},
+    )
+    result = run_request(request, tmp_path)
+    assert (result.outcome, result.trouble) == ("ok", None), result.violations
+    seen = events_of(tmp_path)
+    assert seen["ProduceRefused", None]
+    assert not seen["FirstBatchesOvertaken", None]
+
+
 @pytest.mark.parametrize(
     ("read", "count"),
     [

@@ -37,6 +37,12 @@ def test_an_upgrade_goes_through_the_releases_of_its_path(tmp_path: Path) -> Non
     assert replay["settings"]["kraftsim.upgrade.path"] == "4.1"
 
 
+def test_a_path_may_end_with_what_is_not_released(tmp_path: Path) -> None:
+    words = ("--path", "4.3,4.4,trunk", "--work", "copiers=1", "--work", "writers=1")
+    assert play(tmp_path / "run", "rolling_upgrade", *words) == 0
+    assert releases_of(tmp_path / "run", "broker-1") == ["4.3", "4.4", "trunk"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -44,6 +50,7 @@ def test_an_upgrade_goes_through_the_releases_of_its_path(tmp_path: Path) -> Non
         (("rolling_upgrade", "--to", "4.1"), "give --from and --to"),
         (("rolling_upgrade", "--path", "3.6"), "two releases or more"),
         (("rolling_upgrade", "--path", "4.1,3.6"), "3.6 is not later than 4.1"),
+        (("rolling_upgrade", "--path", "3.6,trunk,4.1"), "4.1 is not later than trunk"),
         (("rolling_upgrade", "--path", "3.6,9.9"), "no release is called 9.9"),
         (("rolling_upgrade", "--path", "3.6,4.1", "--to", "4.1"), "give --path, or"),
         (("quorum_under_faults", "--path", "3.6,4.1"), "does not upgrade through a path"),

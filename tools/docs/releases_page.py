@@ -11,7 +11,12 @@ from itertools import pairwise
 
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS, default_levels
 from kraftsim.releases import traits
-from kraftsim.releases.release import DEFAULT_RELEASE, Release, releases
+from kraftsim.releases.release import (
+    DEFAULT_RELEASE,
+    Release,
+    known_releases,
+    releases,
+)
 from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
 
@@ -31,6 +36,11 @@ def releases_page() -> str:
             "The API versions of each release are in"
         ),
         "[coverage](coverage.md).\n",
+        (
+            "What is merged for the next release has a name too, and is no release: "
+            f"{', '.join(f'`{each.name}`' for each in known_releases() if not each.is_released)}. "
+            "No scenario, upgrade or search chooses it; who asks for it by name gets it.\n"
+        ),
         "## Modes and levels\n",
         (
             "| line | patch | modes | newest inter.broker.protocol.version | APIs: ZooKeeper, "
@@ -62,13 +72,14 @@ def releases_page() -> str:
     ]
     docstrings = _docstrings()
     known: tuple[Trait, ...] = ()
-    for release in releases():
+    for release in known_releases():
         gained = [trait for trait in release.traits if trait not in known]
         known = release.traits
         rows = [
             f"- **{trait.name}** ({_why(trait)}): {docstrings[trait.name]}" for trait in gained
         ] or ["Only API versions and features."]
-        lines += [f"### {release.name}\n", *rows, ""]
+        notes = [] if release.is_released else [f"{' '.join(release.about.split())}\n"]
+        lines += [f"### {release.name}\n", *notes, *rows, ""]
     lines += [
         "## APIs in ZooKeeper mode\n",
         *_offers([known for known in releases() if known.has_zookeeper_mode], ("zookeeper_apis",)),

@@ -26,7 +26,7 @@ from kraftsim.lab.workloads.phases import (
 )
 from kraftsim.lab.workloads.transform_app import TransformApp
 from kraftsim.metadata.rules_versions import FEATURE, default_levels, is_lossless
-from kraftsim.releases.release import Release, release, releases
+from kraftsim.releases.release import Release, known_releases, release, releases
 
 AWAY_SECONDS = 8.0
 GIVEN_UP_SECONDS = 60.0
@@ -46,6 +46,11 @@ def kraft_lines() -> tuple[str, ...]:
     return tuple(known.name for known in releases() if known.has_kraft)
 
 
+def unreleased_lines() -> tuple[str, ...]:
+    """Return the names of what comes after the newest release."""
+    return tuple(known.name for known in known_releases() if not known.is_released)
+
+
 def zookeeper_lines() -> tuple[str, ...]:
     """Return the release lines with ZooKeeper mode, oldest first."""
     return tuple(known.name for known in releases() if known.has_zookeeper_mode)
@@ -57,19 +62,22 @@ UPGRADE_PATH: Final = "kraftsim.upgrade.path"
 
 def path_from(stage: ScenarioEnvironment, lines: Sequence[str], hops_max: int) -> list[str]:
     """Return the releases to upgrade to, in order: those of the setting UPGRADE_PATH, else chosen
-    at random among the later lines, all of them if that many are requested.
+    at random among the later lines, all of them if that many are requested. What is not released
+    is never chosen, and follows the last line if it is asked for.
 
     Raises ScenarioFailed for a path that does not lead upwards through `lines`.
     """
-    later = list(lines[lines.index(present_line(stage)) + 1 :])
+    known = [*lines, *(unreleased_lines() if lines[-1] == kraft_lines()[-1] else ())]
+    possible = known[known.index(present_line(stage)) + 1 :]
     asked = [line for line in stage.spec.settings.get(UPGRADE_PATH, "").split(",") if line]
     if asked:
-        if asked != sorted({*asked} & {*later}, key=later.index):
+        if asked != sorted({*asked} & {*possible}, key=possible.index):
             raise ScenarioFailed(
                 f"the path {','.join(asked)} does not lead upwards from {present_line(stage)} "
-                f"through {', '.join(later)}"
+                f"through {', '.join(possible)}"
             )
         return asked
+    later = [line for line in possible if line in lines]
     hops = min(hops_max, len(later))
     return sorted(stage.random("path").sample(later, hops), key=later.index)
 
