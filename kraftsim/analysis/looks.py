@@ -44,6 +44,7 @@ _FAMILY_OF_MODULE: Final = {
     "runs": "run",
     "server": "nodes",
     "server_connections": "connections",
+    "share_groups": "groups",
     "tiered_storage": "tiered",
     "transactions": "transactions",
     "zookeeper": "zookeeper",
