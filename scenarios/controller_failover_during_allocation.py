@@ -26,6 +26,7 @@ from kraftsim.lab.faults.fault import (
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
+from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
 from kraftsim.lab.workloads.under_load import write_lines
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ SCENARIO = Scenario(
     run=run,
     faults=faults,
     controllers=3,
-    settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
+    settings={**QUICK_SESSIONS, **QUICK_ELECTIONS, **KEEPS_ANY_DATE},
     fault_space=cluster_fault_space(
         controllers=3,
         brokers=3,

@@ -18,6 +18,7 @@ from kraftsim.lab.faults.fault import AT_THE_TRIGGER, AtTime, Fault, OnEvent, On
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, Mix, cluster_fault_space
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
+from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
 from kraftsim.lab.workloads.under_load import write_lines
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ SCENARIO = Scenario(
     faults=faults,
     draw_parameters=draw_variants,
     controllers=3,
-    settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
+    settings={**QUICK_SESSIONS, **QUICK_ELECTIONS, **KEEPS_ANY_DATE},
     fault_space=cluster_fault_space(
         controllers=3,
         brokers=3,

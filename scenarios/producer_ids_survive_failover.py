@@ -23,6 +23,7 @@ from kraftsim.cluster.scenario import (
 from kraftsim.lab.faults.fault import AtTime, Fault, FileClass, OnDisk, OnEvent, Trigger
 from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
+from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
 from kraftsim.lab.workloads.worn_sequences import producer_of
 
 if TYPE_CHECKING:
@@ -150,7 +151,11 @@ SCENARIO = Scenario(
     ),
     run=run,
     faults=faults,
-    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        **KEEPS_ANY_DATE,
+    },
     fault_space=cluster_fault_space(
         controllers=1,
         brokers=3,

@@ -16,6 +16,7 @@ from kraftsim.lab.explore.request import (
 from kraftsim.lab.faults.fault import FAULTS, FLUSHES_EVERY_BATCH, DataLoss, FileClass
 from kraftsim.lab.faults.fault_space import BROKERS, Mix
 from kraftsim.lab.faults.random_faults import data_loss, draw_faults
+from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
 from kraftsim.world.interface import stream
 
 EXEMPT: dict[str, str] = {}
@@ -88,3 +89,15 @@ def test_seeds_mix_own_and_random_faults_as_declared(each: Scenario) -> None:
         assert any(drawn[: len(first)] == first for first in wanted)
     expected = len(SEEDS) * ((1 - OWN_SHARE) if each.has_own_faults else 1)
     assert 0.7 * expected < len(random_seeds) < 1.4 * expected
+
+
+@pytest.mark.parametrize("each", WITH_SPACE, ids=lambda each: each.name)
+def test_no_record_is_rejected_because_a_clock_has_jumped(each: Scenario) -> None:
+    """Clocks jump back by an hour, some twice: since 4.0 brokers reject by default what is dated an
+    hour ahead of theirs (INVALID_TIMESTAMP, KIP-1030), which no workload provokes.
+    """
+    space = each.fault_space
+    assert space is not None
+    keeps_records = any(files.file_class is FileClass.PARTITION_LOG for files in space.files)
+    if keeps_records and "clock-jump-back" not in space.omits:
+        assert KEEPS_ANY_DATE.items() <= each.settings.items()

@@ -16,6 +16,7 @@ from kraftsim.lab.faults.fault import Fault
 from kraftsim.lab.faults.fault_space import Mix
 from kraftsim.lab.faults.upgrade_spaces import migration_fault_space
 from kraftsim.lab.workloads.course import COURSE_FAULT_SECONDS
+from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
 from kraftsim.lab.workloads.under_load import UnderLoad, while_clients_work
 from kraftsim.lab.workloads.upgrading import Upgrade
 from kraftsim.metadata.rules_image import MetadataImage
@@ -192,7 +193,11 @@ PROVEN: Final = (
     "only-retriable-errors",
     "recovers-after-heal",
 )
-SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+SETTINGS: Final = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    **KEEPS_ANY_DATE,
+}
 """A KRaft broker requests controlled shutdown with its heartbeats: by default every 2 s, which
 would be half of a run.
 """

@@ -23,10 +23,14 @@ from protocol.errors import ErrorCode
 TOPIC = "ledger"
 WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 40}
 """The workload parameters of a scenario with this workload."""
+KEEPS_ANY_DATE = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Since 4.0 a broker rejects by default what is dated more than an hour ahead of its own clock
+(KIP-1030), and clocks may jump back by more.
+"""
 UNDER_ANY_CLOCK = {
     "log.retention.ms": "-1",
     "producer.id.expiration.ms": str(2**31 - 1),
-    "log.message.timestamp.after.max.ms": str(2**63 - 1),
+    **KEEPS_ANY_DATE,
 }
 """Clocks may jump by days: that must expire no record and no producer, and reject no record."""
 SETTINGS = {
@@ -34,13 +38,9 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    "log.retention.ms": "-1",
-    "producer.id.expiration.ms": str(2**31 - 1),
+    **UNDER_ANY_CLOCK,
 }
-"""With two of three replicas in sync, any one may be down.
-
-Clocks may jump by days: that must expire no record and no producer.
-"""
+"""With two of three replicas in sync, any one may be down."""
 
 UNCLEAN = "unclean.leader.election.enable"
 """With this setting records may be lost; the invariants check which."""

@@ -20,6 +20,7 @@ from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed, withi
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.lab.faults.fault_space import BROKERS, CLIENTS, FETCH, PRODUCE, Api, Mix
 from kraftsim.lab.faults.upgrade_spaces import DELAYS, all_but, tiered_fault_space
+from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
 from protocol.errors import ErrorCode
 
 TOPIC: Final = "ledger"
@@ -47,6 +48,7 @@ SETTINGS: Final = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "kraftsim.producer.snapshots": "newest-two",
+    **KEEPS_ANY_DATE,
 }
 CONFIGS: Final = {
     "segment.bytes": "1000",

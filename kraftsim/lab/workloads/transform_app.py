@@ -35,6 +35,7 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.lab.workloads.phases import CALLS_SECONDS, transactions_settle
+from kraftsim.lab.workloads.replication_workload import UNDER_ANY_CLOCK
 from kraftsim.lab.workloads.worn_sequences import producer_of
 from protocol.errors import ErrorCode
 
@@ -436,8 +437,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    "log.retention.ms": "-1",
-    "producer.id.expiration.ms": str(2**31 - 1),
+    **UNDER_ANY_CLOCK,
     "transactional.id.expiration.ms": str(2**31 - 1),
     "offsets.topic.num.partitions": "3",
     "offsets.retention.minutes": str(2**30),
