@@ -256,8 +256,8 @@ _TEMPLATES: Final = {
     "{transaction}",
     "TransactionEnded": "transaction {transaction} of client {client_id} ended: {outcome} "
     f"({{error_code}}), {_PRODUCER}",
-    "TransactionErred": "client {client_id} received {error_code} in transaction {transaction}, "
-    "{is_fatal?which is fatal|after which it must abort}",
+    "TransactionErred": "client {client_id} received {error_code} in transaction {transaction} "
+    "({api}), {is_fatal?which is fatal|after which it must abort}",
     "TransactionLoaded": "{node} loaded {transactional_id} in state {state}, "
     f"{_PRODUCER}, from offset {{record_offset}}",
     "TransactionOffsetAccepted": "client {client_id} has the offset {offset} of "

@@ -67,7 +67,7 @@ class TransactionEnded(Event):
 
 class TransactionErred(Event):
     """A transactional producer received an error that is not retriable: it must abort, or, if
-    is_fatal, close.
+    is_fatal, close. `api` is what it asked for, empty if the client does not tell.
     """
 
     client_id: str
@@ -75,6 +75,7 @@ class TransactionErred(Event):
     transaction: str
     error_code: int
     is_fatal: bool
+    api: str = ""
 
 
 class TransactionOffsetSent(Event):

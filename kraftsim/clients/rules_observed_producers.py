@@ -38,6 +38,7 @@ from kraftsim.clients.events_transactions import (
 )
 from kraftsim.core.record_keys import record_key
 from kraftsim.events.event import Event
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import ACKS_ALL, ProduceRequest, ProduceResponse
@@ -378,7 +379,7 @@ class ObservedProducers:
     def _failed(self, batch: SentBatch, error: ErrorCode) -> None:
         if batch.transaction and batch.producer is not None:
             is_fatal = error in FATAL and error is not ErrorCode.INVALID_PRODUCER_EPOCH
-            self._err(batch.producer, error, is_fatal=is_fatal)
+            self._err(batch.producer, ApiKey.PRODUCE, error, is_fatal=is_fatal)
         for key in batch.keys:
             self._emit(
                 RecordFailed(
@@ -408,6 +409,7 @@ class ObservedProducers:
         identity = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         self._take_errors(
             identity,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
             (
                 partition.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
@@ -424,7 +426,8 @@ class ObservedProducers:
         self, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
     ) -> None:
         """Process the answer."""
-        self._take_errors((request.producer_id, request.producer_epoch), (response.error_code,))
+        identity = (request.producer_id, request.producer_epoch)
+        self._take_errors(identity, ApiKey.ADD_OFFSETS_TO_TXN, (response.error_code,))
 
     def offsets_sent(self, request: TxnOffsetCommitRequest, client_id: str) -> None:
         """A producer commits offsets of a group in its transaction."""
@@ -485,7 +488,7 @@ class ObservedProducers:
                         offset=offset,
                     )
                 )
-        self._take_errors(identity, errors.values())
+        self._take_errors(identity, ApiKey.TXN_OFFSET_COMMIT, errors.values())
 
     def _offsets_of(self, request: TxnOffsetCommitRequest) -> Iterator[tuple[str, int, int]]:
         for topic in request.topics:
@@ -525,7 +528,7 @@ class ObservedProducers:
             if next_identity[0] != NO_PRODUCER_ID and next_identity != producer.identity:
                 self._use(producer, next_identity)
         elif not error.retriable:
-            self._err(producer, error, is_fatal=error in FATAL)
+            self._err(producer, ApiKey.END_TXN, error, is_fatal=error in FATAL)
             if error is not ErrorCode.TRANSACTION_ABORTABLE:
                 self._give_up(producer, error)
 
@@ -574,16 +577,18 @@ class ObservedProducers:
             )
         )
 
-    def _take_errors(self, identity: Identity, codes: Iterable[int]) -> None:
+    def _take_errors(self, identity: Identity, api: ApiKey, codes: Iterable[int]) -> None:
         producer = self._producers.get(identity)
         for code in codes:
             error = error_of(code)
             if producer is not None and error not in (ErrorCode.NONE, SKIPPED):
                 if not error.retriable:
-                    self._err(producer, error, is_fatal=error in FATAL)
+                    self._err(producer, api, error, is_fatal=error in FATAL)
                 return
 
-    def _err(self, producer: ObservedProducer, error: ErrorCode, *, is_fatal: bool) -> None:
+    def _err(
+        self, producer: ObservedProducer, api: ApiKey, error: ErrorCode, *, is_fatal: bool
+    ) -> None:
         """Emit an error, once for each transaction."""
         transaction = producer.transaction
         if transaction is not None and error in transaction.errors:
@@ -597,6 +602,7 @@ class ObservedProducers:
                 transaction="" if transaction is None else transaction.name,
                 error_code=int(error),
                 is_fatal=is_fatal,
+                api=api.name,
             )
         )
 

@@ -28,6 +28,7 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from kraftsim.clients.rules_transactional_producer import GatedProducer, TransactionalProducer
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
 REQUESTS_MAX = 1000
@@ -153,7 +154,9 @@ class DesignDocumentProducer(TransactionalProducer):
     ) -> None:
         if isinstance(happened, OffsetsGiven) and happened.group.generation_id == NO_GENERATION_ID:
             self._need_abort(
-                ErrorCode.UNSUPPORTED_VERSION, "offsets are committed for a member of a group"
+                ApiKey.TXN_OFFSET_COMMIT,
+                ErrorCode.UNSUPPORTED_VERSION,
+                "offsets are committed for a member of a group",
             )
             return
         super()._on_application(happened, now_ms)

@@ -8,7 +8,7 @@ org.apache.kafka.clients.producer.internals.TransactionManager.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,7 @@ from kraftsim.clients.rules_producer_steps import (
     TimePassed,
     TopicPartition,
 )
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
 NO_GENERATION_ID = -1
@@ -149,6 +150,14 @@ class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Question = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTransaction
+API_OF: Final[Mapping[type, ApiKey]] = {
+    InitProducerId: ApiKey.INIT_PRODUCER_ID,
+    AddPartitions: ApiKey.ADD_PARTITIONS_TO_TXN,
+    AddOffsets: ApiKey.ADD_OFFSETS_TO_TXN,
+    CommitOffsets: ApiKey.TXN_OFFSET_COMMIT,
+    EndTransaction: ApiKey.END_TXN,
+}
+"""The API of each request."""
 
 
 # Inputs
@@ -270,8 +279,9 @@ class OffsetsAccepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerErred(msgspec.Struct, frozen=True, kw_only=True):
-    """The state is ABORTABLE_ERROR or FATAL_ERROR from now on."""
+    """The state is ABORTABLE_ERROR or FATAL_ERROR from now on, because of a request of an API."""
 
+    api: ApiKey
     error_code: ErrorCode
     reason: str
     is_fatal: bool

@@ -32,6 +32,7 @@ from kraftsim.clients.rules_producer_steps import (
     TopicPartition,
 )
 from kraftsim.clients.rules_transaction_steps import (
+    API_OF,
     FATAL_FOR_BATCHES,
     AbortAsked,
     AddOffsets,
@@ -64,6 +65,7 @@ from kraftsim.clients.rules_transaction_steps import (
     TransactionSettled,
     meaning_of,
 )
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
 # --------------------------------------------------------------------------------------------------
@@ -280,9 +282,9 @@ class TransactionalProducer:
         fenced (KIP-588).
         """
         if given_up.error_code in FATAL_FOR_BATCHES:
-            self._fail(given_up.error_code, given_up.reason)
+            self._fail(ApiKey.PRODUCE, given_up.error_code, given_up.reason)
         elif self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
-            self._need_abort(given_up.error_code, given_up.reason)
+            self._need_abort(ApiKey.PRODUCE, given_up.error_code, given_up.reason)
 
     def _drop_unsent(self) -> None:
         self._take(self._sender.drop_unsent(ErrorCode.TRANSACTION_ABORTABLE))
@@ -319,7 +321,7 @@ class TransactionalProducer:
         return question
 
     def _answer(self, question: Question, answer: Answered, now_ms: int) -> None:
-        error = self._decisive(question, answer)
+        error, api = self._decisive(question, answer), API_OF[type(question)]
         meaning = self.meaning_of(question, error)
         if (
             isinstance(question, EndTransaction)
@@ -348,9 +350,9 @@ class TransactionalProducer:
                 self._not_before_ms = now_ms + self._settings.producer.retry_backoff_ms
             case Meaning.ABORT | Meaning.ABORT_AND_BUMP:
                 self._needs_next_epoch = self._needs_next_epoch or meaning is Meaning.ABORT_AND_BUMP
-                self._need_abort(error, f"{type(question).__name__} was refused")
+                self._need_abort(api, error, f"{type(question).__name__} was refused")
             case Meaning.FATAL:
-                self._fail(error, f"{type(question).__name__} was refused")
+                self._fail(api, error, f"{type(question).__name__} was refused")
 
     def meaning_of(self, question: Question, error: ErrorCode) -> Meaning:
         """Return how an error of a request is handled."""
@@ -457,20 +459,22 @@ class TransactionalProducer:
     def _may_add_implicitly(self) -> bool:
         return self._settings.uses_implicit_adding and self._transaction_version >= IMPLICIT_SINCE
 
-    def _need_abort(self, error_code: ErrorCode, reason: str) -> None:
+    def _need_abort(self, api: ApiKey, error_code: ErrorCode, reason: str) -> None:
         if self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
             self.state, self.error_code = ProducerState.ABORTABLE_ERROR, error_code
             self._offsets = {}
             self._effects.append(
-                ProducerErred(error_code=error_code, reason=reason, is_fatal=False)
+                ProducerErred(api=api, error_code=error_code, reason=reason, is_fatal=False)
             )
 
-    def _fail(self, error_code: ErrorCode, reason: str) -> None:
+    def _fail(self, api: ApiKey, error_code: ErrorCode, reason: str) -> None:
         if self.state is ProducerState.FATAL_ERROR:
             return
         was_open = self.state in IN_DOUBT
         self.state, self.error_code = ProducerState.FATAL_ERROR, error_code
-        self._effects.append(ProducerErred(error_code=error_code, reason=reason, is_fatal=True))
+        self._effects.append(
+            ProducerErred(api=api, error_code=error_code, reason=reason, is_fatal=True)
+        )
         if was_open and self.identity is not None:
             self._effects.append(
                 TransactionSettled(
@@ -483,9 +487,9 @@ class TransactionalProducer:
 
     def _fail_by_meaning(self, kind: CoordinatorKind, error_code: ErrorCode) -> None:
         if kind is CoordinatorKind.GROUP and error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            self._need_abort(error_code, "the group may not be used")
+            self._need_abort(ApiKey.FIND_COORDINATOR, error_code, "the group may not be used")
         else:
-            self._fail(error_code, "FindCoordinator was refused")
+            self._fail(ApiKey.FIND_COORDINATOR, error_code, "FindCoordinator was refused")
 
     # Next action
     # ----------------------------------------------------------------------------------------------

@@ -374,12 +374,13 @@ class TransactionalClient:
                             offset=offset,
                         )
                     )
-            case ProducerErred(error_code=error_code, is_fatal=is_fatal):
+            case ProducerErred(api=api, error_code=error_code, is_fatal=is_fatal):
                 self._world.emit(
                     TransactionErred(
                         client_id=client_id,
                         transactional_id=transactional_id,
                         transaction=self.transaction,
+                        api=api.name,
                         error_code=int(error_code),
                         is_fatal=is_fatal,
                     )

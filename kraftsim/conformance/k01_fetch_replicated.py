@@ -101,7 +101,7 @@ class Followed:
 
 
 @contextmanager
-def _followed(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
+def followed_topic(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
     """Yield such a topic. Topic and broker are removed at the end."""
     leader = target.topic()
     with throw_away_broker(target) as follower:
@@ -147,7 +147,7 @@ def _followed(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
     1, "a consumer reads up to the high watermark only", source="Partition.readRecords"
 )
 def below_high_watermark(target: Target) -> None:
-    with _followed(target) as followed:
+    with followed_topic(target) as followed:
         expect_error(
             followed.produce().error_code,
             ErrorCode.NONE,
@@ -167,7 +167,7 @@ def below_high_watermark(target: Target) -> None:
 
 def _while_in_sync_replicas_go(target: Target) -> PartitionProduceResponse:
     """Append with acks=all, let the follower leave the ISR meanwhile, and return the response."""
-    with _followed(target, min_in_sync=2) as followed:
+    with followed_topic(target, min_in_sync=2) as followed:
         followed.produce()
         asked = produce_request(followed.topic.name, batch(), acks=ALL)
         asked.timeout_ms = SHORT_MS

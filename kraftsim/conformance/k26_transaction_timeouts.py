@@ -4,6 +4,8 @@ Source: KIP-98, KAFKA-6119; TransactionCoordinator.abortTimedOutTransactions.
 """
 
 from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.k01_fetch_replicated import followed_topic
+from kraftsim.conformance.k26_end_txn_bump import after, identity_in, version_of
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transactional_id import TransactionalId, partitions_of
@@ -59,3 +61,36 @@ def aborted(target: Target) -> None:
             "EndTxn afterwards",
         )
     expect_equal(transactional_id.producer(), (producer[0], producer[1] + 2), "the next producer")
+
+
+@REQUIREMENTS.that(
+    2,
+    "where EndTxn raises the epoch, one that comes after the time-out returns "
+    "CONCURRENT_TRANSACTIONS until its markers are done; from then on a commit returns "
+    "INVALID_TXN_STATE, and an abort the next epoch",
+    source="KIP-890, KAFKA-19367",
+    since="4.0",
+)
+def ended_late(target: Target) -> None:
+    version, transactional_id = version_of(target), TransactionalId(target)
+    producer = transactional_id.producer(SHORT_MS)
+    with followed_topic(target, min_in_sync=2) as followed:
+        transactional_id.begin(producer, [(followed.topic.name, 0)])
+        transactional_id.reached("PrepareAbort", SCAN_SECONDS)  # the follower never has the marker
+        for commits in (True, False):
+            expect_error(
+                transactional_id.end(producer, version, commits=commits).error_code,
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"{'commit' if commits else 'abort'} before the marker is written",
+            )
+    transactional_id.reached("CompleteAbort", SCAN_SECONDS)  # a deleted topic needs no marker
+    expect_error(
+        transactional_id.end(producer, version, commits=True).error_code,
+        ErrorCode.INVALID_TXN_STATE,
+        "commit afterwards",
+    )
+    expect_equal(
+        identity_in(transactional_id.end(producer, version, commits=False)),
+        (0, *after(producer)),
+        "abort afterwards: error, id, epoch",
+    )

@@ -8,6 +8,7 @@ from random import Random
 from kraftsim.clients.events_transactions import (
     OffsetLearned,
     OffsetsAsked,
+    TransactionEndAsked,
     TransactionErred,
     TransactionOffsetAccepted,
 )
@@ -24,7 +25,7 @@ PAST_EPOCH, INVALID_STATE, UNSTABLE = 47, 48, 88
 NO_OFFSET = -1
 
 
-def erred(error_code: int) -> Event:
+def erred(error_code: int, api: str = "PRODUCE") -> Event:
     """A transaction fails."""
     return TransactionErred(
         client_id="c",
@@ -32,6 +33,14 @@ def erred(error_code: int) -> Event:
         transaction="x/1",
         error_code=error_code,
         is_fatal=False,
+        api=api,
+    )
+
+
+def end_asked(*, is_commit: bool) -> Event:
+    """The application ends it."""
+    return TransactionEndAsked(
+        client_id="c", transactional_id="x", transaction="x/1", is_commit=is_commit
     )
 
 
@@ -92,6 +101,31 @@ CLIENT_VIEW_ROWS: list[Row] = [
         [*on("h", EXPECTED), *on("c", erred(PAST_EPOCH), erred(INVALID_STATE))],
         VIOLATED,
         2,
+        ("c.1.1",),
+        (("c.1.1",),),
+    ),
+    (
+        "an invalid state for a commit after the time-out",
+        FENCED_BY_EPOCH,
+        [*on("h", EXPECTED), *on("c", end_asked(is_commit=True), erred(INVALID_STATE, "END_TXN"))],
+        OK,
+        1,
+    ),
+    (
+        "an invalid state for a batch of a transaction that is to be committed",
+        FENCED_BY_EPOCH,
+        [*on("h", EXPECTED), *on("c", end_asked(is_commit=True), erred(INVALID_STATE))],
+        VIOLATED,
+        1,
+        ("c.1.1",),
+        (("c.1.1",),),
+    ),
+    (
+        "an invalid state for an abort",
+        FENCED_BY_EPOCH,
+        [*on("h", EXPECTED), *on("c", end_asked(is_commit=False), erred(INVALID_STATE, "END_TXN"))],
+        VIOLATED,
+        1,
         ("c.1.1",),
         (("c.1.1",),),
     ),
@@ -178,6 +212,9 @@ def add_client_view_events(history: History, random: Random, slip: Callable[[], 
     for number in range(random.randrange(1, 4)):
         if slip():
             history.emit("client", erred(INVALID_STATE))
+        if slip():
+            history.emit("client", end_asked(is_commit=not slip()))
+            history.emit("client", erred(INVALID_STATE, "END_TXN"))
         transaction, group_id = f"view/{number}", f"view-{random.randrange(2)}"
         history.emit("client", accepted(transaction, group_id))
         if not slip():
