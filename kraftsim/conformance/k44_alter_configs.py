@@ -34,7 +34,8 @@ TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 Operation = tuple[str, int, str | None]
 
 
-def _resource(kind: int, name: str, *operations: Operation) -> AlterConfigsResource:
+def resource_of(kind: int, name: str, *operations: Operation) -> AlterConfigsResource:
+    """Return a row of the request: a name, an operation and a value each."""
     rows = [
         AlterableConfig(name=key, config_operation=operation, value=value)
         for key, operation, value in operations
@@ -42,12 +43,13 @@ def _resource(kind: int, name: str, *operations: Operation) -> AlterConfigsResou
     return AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
 
 
-def _alter(
+def alter(
     target: Target,
     *resources: AlterConfigsResource,
     validate_only: bool = False,
     version: int | None = None,
 ) -> list[AlterConfigsResourceResponse]:
+    """Change configurations, and return the results."""
     chosen = target.newest(ApiKey.INCREMENTAL_ALTER_CONFIGS) if version is None else version
     with target.peer() as peer:
         asked = IncrementalAlterConfigsRequest(
@@ -57,7 +59,7 @@ def _alter(
 
 
 def _altered(target: Target, kind: int, name: str, *operations: Operation) -> None:
-    row = _alter(target, _resource(kind, name, *operations))[0]
+    row = alter(target, resource_of(kind, name, *operations))[0]
     expect_error(row.error_code, ErrorCode.NONE, f"{operations} on {name!r}: {row.error_message}")
     expect_equal(row.error_message, None, f"the error of {operations} on {name!r}")
 
@@ -65,7 +67,7 @@ def _altered(target: Target, kind: int, name: str, *operations: Operation) -> No
 def _refused(
     target: Target, kind: int, name: str, operation: Operation, error: ErrorCode, why: str
 ) -> None:
-    row = _alter(target, _resource(kind, name, operation))[0]
+    row = alter(target, resource_of(kind, name, operation))[0]
     expect_error(row.error_code, error, f"{operation} on {name!r}")
     expect_equal(row.error_message, why, f"the error of {operation} on {name!r}")
 
@@ -86,9 +88,9 @@ def _value(target: Target, name: str, key: str, expected: str) -> None:
 def set_and_delete(target: Target) -> None:
     for version in target.versions(ApiKey.INCREMENTAL_ALTER_CONFIGS):
         name = target.topic().name
-        row = _alter(target, _resource(TOPIC, name, ("flush.messages", SET, "9")), version=version)[
-            0
-        ]
+        row = alter(
+            target, resource_of(TOPIC, name, ("flush.messages", SET, "9")), version=version
+        )[0]
         expect_equal(
             (row.error_code, row.resource_type, row.resource_name),
             (0, int(TOPIC), name),
@@ -200,14 +202,14 @@ def no_topic(target: Target) -> None:
 )
 def twice(target: Target) -> None:
     name = target.topic().name
-    once = _resource(TOPIC, name, ("flush.ms", SET, "1"))
-    rows = _alter(target, once, _resource(TOPIC, name, ("flush.messages", SET, "1")))
+    once = resource_of(TOPIC, name, ("flush.ms", SET, "1"))
+    rows = alter(target, once, resource_of(TOPIC, name, ("flush.messages", SET, "1")))
     expected = [(int(ErrorCode.INVALID_REQUEST), "Each resource must appear at most once.")] * 2
     expect_equal(
         [(row.error_code, row.error_message) for row in rows], expected, "a resource twice"
     )
-    row = _alter(
-        target, _resource(TOPIC, name, ("flush.ms", SET, "1"), ("flush.ms", DELETE, None))
+    row = alter(
+        target, resource_of(TOPIC, name, ("flush.ms", SET, "1"), ("flush.ms", DELETE, None))
     )[0]
     expect_equal(
         (row.error_code, row.error_message),
@@ -232,11 +234,11 @@ def twice(target: Target) -> None:
 def each_by_itself(target: Target) -> None:
     good, missing = target.topic().name, target.fresh_name()
     operation = ("flush.messages", SET, "7")
-    rows = _alter(
+    rows = alter(
         target,
-        _resource(TOPIC, missing, operation),
-        _resource(TOPIC, good, operation),
-        _resource(BROKER, "x", operation),
+        resource_of(TOPIC, missing, operation),
+        resource_of(TOPIC, good, operation),
+        resource_of(BROKER, "x", operation),
     )
     expected = [
         (missing, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)),
@@ -255,13 +257,13 @@ def each_by_itself(target: Target) -> None:
 def validate_only(target: Target) -> None:
     name = target.topic().name
     expect_error(
-        _alter(target, _resource(TOPIC, name, ("flush.messages", SET, "7")), validate_only=True)[
+        alter(target, resource_of(TOPIC, name, ("flush.messages", SET, "7")), validate_only=True)[
             0
         ].error_code,
         ErrorCode.NONE,
         "a value",
     )
-    row = _alter(target, _resource(TOPIC, name, ("flush.messages", SET, "x")), validate_only=True)[
+    row = alter(target, resource_of(TOPIC, name, ("flush.messages", SET, "x")), validate_only=True)[
         0
     ]
     expect_error(row.error_code, ErrorCode.INVALID_CONFIG, "a bad value")
@@ -285,7 +287,7 @@ def bad_settings(target: Target) -> None:
     _refused(target, BROKER, "", ("log.retention.ms", SET, "abc"), ErrorCode.INVALID_REQUEST, why)
     why = f"Unexpected broker id, expected {own}, but received 999"
     _refused(target, BROKER, "999", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, why)
-    fixed = _alter(target, _resource(BROKER, str(own), ("num.partitions", SET, "5")))[0]
+    fixed = alter(target, resource_of(BROKER, str(own), ("num.partitions", SET, "5")))[0]
     expect_error(fixed.error_code, ErrorCode.INVALID_REQUEST, "num.partitions")
     expect(
         (fixed.error_message or "").startswith("Cannot update these configs dynamically: "),
@@ -348,18 +350,18 @@ def shutting_out(target: Target) -> None:
         for key in ("max.connections", "max.connection.creation.rate")
     ]
     for name, key in changes:
-        row = _alter(target, _resource(BROKER, name, (key, SET, "0")), validate_only=True)[0]
+        row = alter(target, resource_of(BROKER, name, (key, SET, "0")), validate_only=True)[0]
         expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"{key}=0 on {name!r}")
         expect(
             f"Invalid {key} 0" in (row.error_message or ""),
             f"the error of {key}=0: {row.error_message}",
         )
     for value in ("", "nowhere", "OTHER://127.0.0.1:1"):
-        row = _alter(target, _resource(BROKER, own, ("listeners", SET, value)), validate_only=True)[
-            0
-        ]
+        row = alter(
+            target, resource_of(BROKER, own, ("listeners", SET, value)), validate_only=True
+        )[0]
         expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"listeners={value!r}")
-    row = _alter(
-        target, _resource(BROKER, own, ("max.connections", SET, "1000")), validate_only=True
+    row = alter(
+        target, resource_of(BROKER, own, ("max.connections", SET, "1000")), validate_only=True
     )[0]
     expect_error(row.error_code, ErrorCode.NONE, "max.connections=1000")

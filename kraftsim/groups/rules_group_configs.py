@@ -71,9 +71,11 @@ class GroupDefinitions:
     """The configurations of groups of one release, in the order of validation; none before 4.0."""
 
     configs: Mapping[str, GroupConfig] = field(default_factory=dict)
-    streams_fall_back: bool = True
-    """Whether a group with values of its own gets the others of streams groups from the broker
-    (since 4.3; before: from the definitions).
+    shows_brokers: bool = True
+    """Whether broker settings are synonyms when a group is described (since 4.3)."""
+    defined_prefixes: tuple[str, ...] = ()
+    """Prefixes of names for which a group with values of its own gets the default of the
+    definition, not the setting of the broker (none since 4.3).
     """
     validates_given: bool = True
     """Whether only values that are given are compared with bounds, and the message has the bounds
@@ -212,7 +214,7 @@ def _complaint_about_all(
 
     def number(name: str) -> int:
         definition = configs[name]
-        falls_back = name.startswith("consumer.") or definitions.streams_fall_back
+        falls_back = name.startswith("consumer.") or not definitions.defined_prefixes
         behind = _number_of(definition.broker_key, setting) if falls_back else None
         if name in values or behind is None:
             return _integer(definition, values.get(name, definition.default or "0"))
@@ -251,6 +253,23 @@ def _parts(text: str | None) -> list[str]:
 # The value that applies
 
 
+def text_behind(
+    definitions: GroupDefinitions, name: str, setting: Setting, *, has_own: bool
+) -> str | None:
+    """Return the text of a configuration that a group does not set; None: there is none.
+
+    `has_own`: whether the group sets others.
+    """
+    definition = definitions.configs[name]
+    is_definition = has_own and name.startswith(definitions.defined_prefixes)
+    if definition.broker_key is None or is_definition:
+        return definition.default
+    text = setting(definition.broker_key)
+    if name == STREAMS_ASSIGNOR:
+        return next(iter(_parts(text)), None)
+    return definition.default if text is None else text
+
+
 class GroupConfigs:
     """The configurations of all groups on one broker.
 
@@ -279,7 +298,7 @@ class GroupConfigs:
         own = self._own(group_id)
         if name in own:
             return self._clamped(name, parse_value(definition.kind, own[name]))
-        text = self._text_behind(definition, name, has_own=bool(own))
+        text = text_behind(self.definitions, name, self._setting, has_own=bool(own))
         return None if text is None else parse_value(definition.kind, text)
 
     def integer(self, group_id: str, name: str, without: int = 0) -> int:
@@ -307,17 +326,6 @@ class GroupConfigs:
         """Return the elements of a list; none where there is none."""
         value = self.value(group_id, name)
         return value if isinstance(value, tuple) else ()
-
-    def _text_behind(self, definition: GroupConfig, name: str, *, has_own: bool) -> str | None:
-        is_definition = has_own and name.startswith("streams.")
-        if definition.broker_key is None or (
-            is_definition and not self.definitions.streams_fall_back
-        ):
-            return definition.default
-        text = self._setting(definition.broker_key)
-        if name == STREAMS_ASSIGNOR:
-            return next(iter(_parts(text)), None)
-        return definition.default if text is None else text
 
     def _clamped(self, name: str, value: Value) -> Value:
         bounds = BOUNDS.get(name)
@@ -380,8 +388,8 @@ def _duration_ns(
     return whole * 10**6 + int(seconds or 0) * 10**9 + tail
 
 
-def reset_strategy(value: Value) -> str | None:
-    """Return the message about an invalid strategy, or None."""
+def reset_strategy(value: Value, form: str = "PnDTnHnMn.nS") -> str | None:
+    """Return the message about an invalid strategy, or None. `form` is that of a duration."""
     text = str(value)
     if text in (EARLIEST, LATEST):
         return None
@@ -391,6 +399,11 @@ def reset_strategy(value: Value) -> str | None:
         shown = text.replace("{", "{{").replace("}", "}}")
         return (
             f"Invalid value `{shown}` for configuration {{name}}. The value must be either "
-            "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
+            f"'earliest', 'latest' or of the format 'by_duration:<{form}>'."
         )
     return None
+
+
+def reset_strategy_4_0(value: Value) -> str | None:
+    """Like `reset_strategy`, with the message of 4.0."""
+    return reset_strategy(value, "PnDTnHnMn.nS.")

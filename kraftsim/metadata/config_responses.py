@@ -13,6 +13,7 @@ from kraftsim.metadata.rules_described_configs import (
     describe_all_brokers,
     describe_broker,
     describe_client_metrics,
+    describe_group,
     describe_topic,
 )
 from kraftsim.metadata.rules_topic_names import why_name_is_invalid
@@ -160,6 +161,12 @@ def _described(
             return describe_broker(known.settings, keys) if wrong is None else wrong
         case ConfigResourceType.BROKER_LOGGER:
             return _refuse_id(known.node_id, name, "") or []
+        case ConfigResourceType.GROUP:
+            if not name:
+                return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return describe_group(
+                known.configs_of(resource.resource_type, name), known.settings, keys
+            )
         case _:
             if not name:
                 return Refusal(

@@ -19,6 +19,7 @@ from kraftsim.groups.rules_group_configs import (
     GroupConfig,
     GroupDefinitions,
     reset_strategy,
+    reset_strategy_4_0,
 )
 from kraftsim.metadata.config_facts import brokers_2, brokers_3, brokers_4, groups, topics
 from kraftsim.metadata.rules_config_definitions import (
@@ -349,6 +350,11 @@ FIRST_WITH_TYPED_CLIENT_METRICS: Final = "4.0"
 FIRST_WITH_DESCRIBED_CLIENT_METRICS: Final = "4.1"
 """Both measured with Apache Kafka 3.9.1, 4.0.2, 4.1.2 and 4.4.0."""
 FIRST_WITH_CLAMPED_GROUPS: Final = "4.3"
+DEFINED_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {
+    FIRST_WITH_CLAMPED_GROUPS: (),
+    "4.1": ("streams.",),
+    "4.0": ("share.session.", "share.heartbeat."),
+}
 FIRST_WITH_GIVEN_GROUP_VALUES: Final = "4.4"
 INTERNAL: Final = "internal"
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
@@ -396,7 +402,10 @@ def _group_definitions(line: str) -> GroupDefinitions:
     }
     return GroupDefinitions(
         configs=configs,
-        streams_fall_back=is_since(line, FIRST_WITH_CLAMPED_GROUPS),
+        shows_brokers=is_since(line, FIRST_WITH_CLAMPED_GROUPS),
+        defined_prefixes=next(
+            (names for first, names in DEFINED_PREFIXES.items() if is_since(line, first)), ()
+        ),
         validates_given=is_since(line, FIRST_WITH_GIVEN_GROUP_VALUES),
         clamps=is_since(line, FIRST_WITH_CLAMPED_GROUPS),
     )
@@ -485,7 +494,7 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
         case "[partitionId]:[brokerId],[partitionId]:[brokerId],...":
             return throttled_replicas
     if valid.endswith(BY_DURATION_TOO):
-        return reset_strategy
+        return reset_strategy_4_0 if valid.startswith("[earliest") else reset_strategy
     if valid.startswith(_ANY_CASE):
         return any_case_of(*_elements(valid.removeprefix(_ANY_CASE)))
     if not valid.startswith("["):

@@ -1,5 +1,5 @@
-"""Dynamic configurations of topics, brokers and client metrics on the controller: their state, and
-their alteration.
+"""Dynamic configurations of topics, brokers, client metrics and groups on the controller: their
+state, and their alteration.
 
 Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager,
 kafka.server.{ControllerApis, ControllerConfigurationValidator}.
@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.timeline import Journal, TimelineDict
+from kraftsim.groups.rules_group_configs import complaint_about_group
 from kraftsim.metadata.events import ConfigChanged
 from kraftsim.metadata.rules_config_definitions import ConfigDefinition, TopicConfig, java_split
 from kraftsim.metadata.rules_config_releases import refuse_client_metrics
@@ -87,6 +88,13 @@ class ConfigControl:
     def resources(self) -> list[tuple[int, str]]:
         """Return the resources with configurations, sorted."""
         return sorted(resource for resource, configs in self._configs.items() if configs)
+
+    def static_setting(self, name: str) -> str | None:
+        """Return a setting of the static properties, or its default; None: there is no such
+        setting.
+        """
+        given = self._node.static_configs.get(name)
+        return self.tables.default_of(name) if given is None else given
 
     def static_min_in_sync_replicas(self) -> str:
         """Return min.insync.replicas of the static properties, or its default."""
@@ -477,6 +485,8 @@ def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | N
             return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         why = why_name_is_invalid(name)
         return None if why is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if resource_type is ConfigResourceType.GROUP and not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if resource_type is ConfigResourceType.BROKER and name:
         try:
             broker_id = parse_int32(name)
@@ -503,6 +513,11 @@ def _refuse_configs(
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
             return refuse_client_metrics(name, configs, view.configs.tables.client_metrics)
+        case ConfigResourceType.GROUP:
+            complaint = complaint_about_group(
+                view.configs.tables.groups, configs, view.configs.static_setting
+            )
+            return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case _:
             return None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Refusal
+from kraftsim.groups.rules_group_configs import GroupConfig, text_behind
 from kraftsim.metadata.rules_config_definitions import (
     ADVERTISED,
     SYSTEM_ENABLE,
@@ -405,6 +406,41 @@ def describe_client_metrics(
         DescribedConfig(name=name, value=value, source=ConfigSource.CLIENT_METRICS_CONFIG)
         for name, value in configs.items()
     ]
+
+
+def describe_group(
+    own: Mapping[str, str], broker: BrokerSettings, names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """Return the configurations of a group, which need not exist: all, or the named ones. `own` are
+    its own values.
+    """
+    return [
+        _of_group(name, definition, own, broker)
+        for name, definition in broker.tables.groups.configs.items()
+        if not definition.is_internal and _is_asked(name, names)
+    ]
+
+
+def _of_group(
+    name: str, definition: GroupConfig, own: Mapping[str, str], broker: BrokerSettings
+) -> DescribedConfig:
+    groups, default = broker.tables.groups, ConfigSource.DEFAULT_CONFIG
+    behind = text_behind(groups, name, broker.value, has_own=True)
+    text = own.get(name, behind)
+    value = None if text is None else plain_text(definition.kind, text)
+    synonyms: tuple[Synonym, ...] = ()
+    if not groups.shows_brokers:
+        synonyms = () if name in own else (Synonym(name=name, value=value, source=default),)
+    elif definition.broker_key is None:
+        synonyms = (Synonym(name=name, value=definition.default, source=default),)
+    else:
+        synonyms = _synonyms(definition.broker_key, broker, is_secret=False)
+    if name in own:
+        set_here = Synonym(name=name, value=value, source=ConfigSource.GROUP_CONFIG)
+        synonyms = (set_here, *synonyms)
+    return DescribedConfig(
+        name=name, value=value, source=_source(synonyms), synonyms=synonyms, kind=definition.kind
+    )
 
 
 def _of_client_metrics(name: str, configs: Mapping[str, str]) -> DescribedConfig:

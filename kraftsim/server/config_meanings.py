@@ -38,6 +38,10 @@ connection.failed.authentication.delay.ms | Time by which the close of a connect
 connections.max.idle.ms | Time without traffic after which a connection is closed.
 connections.max.reauth.ms | Longest time between two logins on one SASL connection; 0: one login is
     enough.
+consumer.assignment.interval.ms | Shortest time between two assignments of this consumer group.
+consumer.heartbeat.interval.ms | Heartbeat interval of the members of this consumer group.
+consumer.session.timeout.ms | Time without a heartbeat after which a member of this consumer group
+    is removed.
 control.plane.listener.name | Listener that the controller uses to send requests to brokers in
     ZooKeeper mode.
 controlled.shutdown.enable | Whether a broker asks the controller to move its leaderships before it
@@ -64,6 +68,10 @@ cordoned.log.dirs | Log directories that get no new replicas.
 default.replication.factor | Number of replicas of a topic that is created without a value.
 delete.retention.ms | Time for which compaction keeps a tombstone or a transaction marker.
 delete.topic.enable | Whether topics can be deleted.
+errors.deadletterqueue.copy.record.enable | Whether a record is copied to the dead letter topic of
+    this share group, or only described there.
+errors.deadletterqueue.topic.name | Topic that gets the records which this share group gives up;
+    empty: none.
 fetch.max.bytes | Most bytes that the broker returns for one Fetch of a consumer.
 flush.messages | Number of records after which the log must be flushed.
 follower.replication.throttled.rate | Bytes per second that a broker may replicate to throttled
@@ -73,11 +81,13 @@ group.consumer.assignment.interval.ms | Shortest time between two assignments of
 group.consumer.assignors | Assignors of consumer groups; the first one is the default.
 group.consumer.heartbeat.interval.ms | Heartbeat interval that the coordinator gives to members of
     consumer groups.
+group.consumer.max.assignment.interval.ms | Upper bound of assignment intervals of consumer groups.
 group.consumer.max.heartbeat.interval.ms | Upper bound of heartbeat intervals of consumer groups.
 group.consumer.max.session.timeout.ms | Upper bound of session timeouts of consumer groups.
 group.consumer.max.size | Most members that one consumer group may have.
 group.consumer.migration.policy | Which groups with members may change between the classic and the
     consumer protocol.
+group.consumer.min.assignment.interval.ms | Lower bound of assignment intervals of consumer groups.
 group.consumer.min.heartbeat.interval.ms | Lower bound of heartbeat intervals of consumer groups.
 group.consumer.min.session.timeout.ms | Lower bound of session timeouts of consumer groups.
 group.consumer.session.timeout.ms | Time without a heartbeat after which a member of a consumer
@@ -89,6 +99,52 @@ group.max.session.timeout.ms | Longest session timeout that a member of a classi
 group.max.size | Most members that one classic group may have.
 group.min.session.timeout.ms | Shortest session timeout that a member of a classic group may
     request.
+group.share.assignment.interval.ms | Shortest time between two assignments of one share group.
+group.share.delivery.count.limit | Most deliveries of one record to a share group.
+group.share.heartbeat.interval.ms | Heartbeat interval of the members of share groups.
+group.share.max.assignment.interval.ms | Upper bound of assignment intervals of share groups.
+group.share.max.delivery.count.limit | Upper bound of the most deliveries of one record that a share
+    group may set.
+group.share.max.heartbeat.interval.ms | Upper bound of heartbeat intervals of share groups.
+group.share.max.partition.max.record.locks | Upper bound of the most acquired records of one
+    partition that a share group may set.
+group.share.max.record.lock.duration.ms | Upper bound of the time for which a share group acquires
+    records.
+group.share.max.session.timeout.ms | Upper bound of session timeouts of share groups.
+group.share.min.assignment.interval.ms | Lower bound of assignment intervals of share groups.
+group.share.min.delivery.count.limit | Lower bound of the most deliveries of one record that a share
+    group may set.
+group.share.min.heartbeat.interval.ms | Lower bound of heartbeat intervals of share groups.
+group.share.min.partition.max.record.locks | Lower bound of the most acquired records of one
+    partition that a share group may set.
+group.share.min.record.lock.duration.ms | Lower bound of the time for which a share group acquires
+    records.
+group.share.min.session.timeout.ms | Lower bound of session timeouts of share groups.
+group.share.partition.max.record.locks | Most records of one partition that are acquired or
+    delivered out of order in a share group.
+group.share.record.lock.duration.ms | Time for which a member of a share group acquires records.
+group.share.session.timeout.ms | Time without a heartbeat after which a member of a share group is
+    removed.
+group.streams.assignment.interval.ms | Shortest time between two assignments of one streams group.
+group.streams.assignors | Task assignors of streams groups; the first one is the default.
+group.streams.heartbeat.interval.ms | Heartbeat interval of the members of streams groups.
+group.streams.initial.rebalance.delay.ms | Time for which the first assignment of an empty streams
+    group waits for more members.
+group.streams.max.assignment.interval.ms | Upper bound of assignment intervals of streams groups.
+group.streams.max.heartbeat.interval.ms | Upper bound of heartbeat intervals of streams groups.
+group.streams.max.session.timeout.ms | Upper bound of session timeouts of streams groups.
+group.streams.max.standby.replicas | Most standby tasks for each task that a streams group may set.
+group.streams.max.warmup.replicas | Most warm-up tasks that a streams group may set.
+group.streams.min.assignment.interval.ms | Lower bound of assignment intervals of streams groups.
+group.streams.min.heartbeat.interval.ms | Lower bound of heartbeat intervals of streams groups.
+group.streams.min.session.timeout.ms | Lower bound of session timeouts of streams groups.
+group.streams.min.task.offset.interval.ms | Lower bound of the interval in which members of streams
+    groups report their offsets.
+group.streams.num.standby.replicas | Number of standby tasks for each task of a streams group.
+group.streams.rack.aware.assignment.tags | Tags of clients over whose values a streams group spreads
+    standby tasks.
+group.streams.session.timeout.ms | Time without a heartbeat after which a member of a streams group
+    is removed.
 host.name | Host that a broker up to 2.8 listens on; listeners takes precedence.
 index.interval.bytes | Bytes of log between two entries of the offset index.
 initial.broker.registration.timeout.ms | Time after which a broker without a registration ends.
@@ -245,12 +301,35 @@ security.inter.broker.protocol | Security protocol whose name is that of the lis
 segment.bytes | Size at which the active segment is closed.
 segment.index.bytes | Size of an index at which its segment is closed.
 segment.ms | Age at which the active segment is closed.
+share.assignment.interval.ms | Shortest time between two assignments of this share group.
+share.auto.offset.reset | Where this share group starts on a partition that it has not read: latest,
+    earliest, or a time ago.
+share.delivery.count.limit | Most deliveries of one record to this share group.
+share.heartbeat.interval.ms | Heartbeat interval of the members of this share group.
+share.isolation.level | Whether records of open and aborted transactions are delivered to this share
+    group.
+share.partition.max.record.locks | Most records of one partition that are acquired or delivered out
+    of order in this share group.
+share.record.lock.duration.ms | Time for which a member of this share group acquires records.
+share.renew.acknowledge.enable | Whether members of this share group may renew their acquisitions.
+share.session.timeout.ms | Time without a heartbeat after which a member of this share group is
+    removed.
 socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.request.max.bytes | Size of the largest request that the node accepts.
 ssl.cipher.suites | Cipher suites that listeners with TLS accept; empty: those of the TLS library.
 ssl.enabled.protocols | Versions of TLS that listeners accept.
 ssl.principal.mapping.rules | How a certificate's name becomes a principal; only DEFAULT is
     accepted.
+streams.assignment.interval.ms | Shortest time between two assignments of this streams group.
+streams.assignor.name | Task assignor of this streams group.
+streams.heartbeat.interval.ms | Heartbeat interval of the members of this streams group.
+streams.initial.rebalance.delay.ms | Time for which the first assignment of this streams group waits
+    for more members.
+streams.num.standby.replicas | Number of standby tasks for each task of this streams group.
+streams.rack.aware.assignment.tags | Tags of clients over whose values this streams group spreads
+    standby tasks.
+streams.session.timeout.ms | Time without a heartbeat after which a member of this streams group is
+    removed.
 super.users | Principals that are allowed everything, separated by semicolons.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | Interval between checks for
     transactions that have timed out.

@@ -399,7 +399,8 @@ class Parts:
     def resource_types(self) -> frozenset[ConfigResourceType]:
         """The config resource types of the release."""
         return BEFORE_CLIENT_METRICS.union(
-            (ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else ()
+            (ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else (),
+            (ConfigResourceType.GROUP,) if self.config_tables.groups.configs else (),
         )
 
     def controller_node(self, config: NodeConfig) -> ControllerNode:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Final
 
+from kraftsim.groups.rules_group_configs import BOUNDS
 from kraftsim.metadata.quorum_source import CORDONED
 from kraftsim.metadata.rules_config_releases import LINES, config_tables
 from kraftsim.metadata.rules_described_configs import SYNONYMS
@@ -56,7 +57,16 @@ def _is_idle(name: str, listeners: Collection[str]) -> bool:
 @cache
 def keys_in_effect() -> frozenset[str]:
     """Return the broker or controller settings with effect."""
-    return declared_keys() | READ_BY_NAME | topic_fallbacks()
+    return declared_keys() | READ_BY_NAME | topic_fallbacks() | behind_groups()
+
+
+@cache
+def behind_groups() -> frozenset[str]:
+    """Return the broker settings that stand behind the configurations of groups, or bound them."""
+    newest = config_tables(LINES[-1])
+    behind = {definition.broker_key for definition in newest.groups.configs.values()}
+    limits = {name for bounds in BOUNDS.values() for name in (bounds.lowest, bounds.highest)}
+    return frozenset(name for name in behind & newest.broker.keys() | limits if name is not None)
 
 
 @cache

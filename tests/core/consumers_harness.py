@@ -44,7 +44,7 @@ def id_of(name: str) -> bytes:
 class ConsumersHarness(GroupsHarness):
     """`owned` has the partitions of each member, as last assigned."""
 
-    def __init__(self, topics: MadeTopics | None = None, **settings: int | str) -> None:
+    def __init__(self, topics: MadeTopics | None = None, **settings: object) -> None:
         super().__init__(GroupShard, **settings)
         self.topics = topics or MadeTopics()
         self.shard = GroupShard(self.settings, 7, self.events.append, self.topics)

@@ -45,7 +45,7 @@ Value = TypeVar("Value")
 class GroupsHarness:
     """One shard. `holds_back`: appends wait in `held` for `store`."""
 
-    def __init__(self, shard_class: type[GroupShard] = GroupShard, **settings: int | str) -> None:
+    def __init__(self, shard_class: type[GroupShard] = GroupShard, **settings: object) -> None:
         # arg-type: keyword arguments of several types
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
         self.events: list[Event] = []

@@ -20,6 +20,8 @@ from kraftsim.groups.rules_group_configs import (
     duration_ms,
 )
 from kraftsim.metadata.rules_config_releases import config_tables
+from tests.core.consumers_harness import ConsumersHarness, MadeTopics
+from tests.core.groups_harness import GROUP
 
 
 def configs(
@@ -157,7 +159,7 @@ def test_streams_settings_of_a_group_with_values_are_the_defaults_before_4_3() -
             {SHARE_RESET: "{0}"},
             "Invalid value {0} for configuration share.auto.offset.reset: Invalid value `{0}` for "
             "configuration share.auto.offset.reset. The value must be either 'earliest', 'latest' "
-            "or of the format 'by_duration:<PnDTnHnMn.nS.>'.",
+            "or of the format 'by_duration:<PnDTnHnMn.nS>'.",
         ),
     ],
 )
@@ -200,3 +202,43 @@ def test_texts_that_are_no_durations_are_refused(text: str) -> None:
     """So are negative ones."""
     with pytest.raises(ValueError, match="by_duration"):
         duration_ms(f"by_duration:{text}")
+
+
+def test_a_change_applies_from_the_next_heartbeat_on() -> None:
+    """Session timeout, heartbeat interval and assignment interval of one consumer group."""
+    topics = MadeTopics()
+    topics.make("t", 4)
+    own: dict[str, str] = {}
+    of_group = GroupConfigs(
+        config_tables("4.4").groups,
+        lambda group_id: own if group_id == GROUP else {},
+        config_tables("4.4").default_of,
+    )
+    harness = ConsumersHarness(topics, configs=of_group)
+    assert harness.join("a").heartbeat_interval_ms == 5_000
+    own.update({CONSUMER_HEARTBEAT: "7000", CONSUMER_SESSION: "60000"})
+    assert harness.beat("a").heartbeat_interval_ms == 7_000
+    harness.pass_time(59_999)
+    assert list(harness.consumers.members) == ["a"]
+    harness.beat("a")
+    own.clear()
+    assert harness.beat("a").heartbeat_interval_ms == 5_000
+    harness.pass_time(45_000)
+    assert GROUP not in harness.shard.consumer_groups or not harness.consumers.members
+
+
+def test_a_group_waits_for_its_own_assignment_interval() -> None:
+    """KIP-1263: consumer.assignment.interval.ms of a group precedes that of the broker."""
+    topics = MadeTopics()
+    topics.make("t", 4)
+    own = {"consumer.assignment.interval.ms": "10000"}
+    of_group = GroupConfigs(
+        config_tables("4.4").groups, lambda _: own, config_tables("4.4").default_of
+    )
+    harness = ConsumersHarness(topics, configs=of_group)
+    harness.join("a")
+    harness.join("b")
+    harness.pass_time(5_000)
+    assert harness.beat("a").assigned is None
+    own["consumer.assignment.interval.ms"] = "0"
+    assert harness.beat("a").assigned is not None

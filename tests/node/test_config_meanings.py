@@ -25,6 +25,7 @@ def test_every_setting_with_effect_has_a_description() -> None:
             *config_tables(line).broker,
             *config_tables(line).topic,
             *config_tables(line).internal,
+            *config_tables(line).groups.configs,
         )
     }
     described = {line.partition(" | ")[0] for line in TABLE.strip().splitlines()}

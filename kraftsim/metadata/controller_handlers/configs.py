@@ -109,8 +109,8 @@ ALTER_CONFIGS: Handler[DecidingController] = Handler(
 def handle_incremental_alter_configs(
     controller: DecidingController, call: Call
 ) -> Answer | Deferred:
-    """IncrementalAlterConfigs (44): changes individual configs of topics, brokers and client
-    metrics; answered once that is committed.
+    """IncrementalAlterConfigs (44): changes individual configs of topics, brokers, client metrics
+    and groups; answered once that is committed.
 
     A controller has no configurable loggers. Source: KIP-339,
     kafka.server.ControllerApis.handleIncrementalAlterConfigs.
