@@ -394,3 +394,35 @@ NAMED_DOWNGRADES = Trait(name="named-downgrades", since_release="4.3", why="KIP-
 """The error message of a rejected metadata.version downgrade contains both levels (before: only the
 target level).
 """
+
+COUNTS_COMPLETE_SHARE_RECORDS = Trait(
+    name="counts-complete-share-records",
+    since_release="4.2",
+    why="KIP-1226; ShareCoordinatorShard of 4.1.2, 4.2.2 and 4.4.0",
+)
+"""A share coordinator stores how many records are complete, and a write changes no epoch (before: a
+write sets the leader epoch, and begins a snapshot with a later state epoch).
+"""
+
+SHARE_KEYS_HAVE_COLONS = Trait(
+    name="share-keys-have-colons",
+    since_release="4.2",
+    why="SharePartitionKey.getInstance of 4.1.2, 4.2.2 and 4.4.0",
+)
+"""The group id in a share coordinator key may contain colons (before: such a key is rejected)."""
+
+ADMITS_READERS_WITHOUT_EPOCH = Trait(
+    name="admits-readers-without-epoch",
+    since_release="4.3",
+    why="ShareCoordinatorShard.maybeGetReadStateError of 4.2.2 and 4.3.1",
+)
+"""A share coordinator answers a read with leader epoch -1 (before: it is fenced)."""
+
+SHARE_STARTS_ONLY_ADVANCE = Trait(
+    name="share-starts-only-advance",
+    since_release="4.4",
+    why="ShareCoordinatorShard and PersisterStateBatchCombiner of 4.3.1 and 4.4.0",
+)
+"""A share coordinator refuses negative epochs, and never moves a start offset back (before: -1 is
+an unknown epoch, and the start offset is the last one written).
+"""
