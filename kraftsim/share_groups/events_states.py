@@ -25,7 +25,7 @@ class ShareStatesUnloaded(Event):
     partition: int
 
 
-class ShareStateReadBack(Event):
+class CoordinatedShareLoaded(Event):
     """Right after ShareStatesLoaded, once per share-partition; record_offset is that of its last
     record.
     """
@@ -41,7 +41,7 @@ class ShareStateReadBack(Event):
     start_offset: int
 
 
-class ShareStateStored(Event):
+class CoordinatedShareStored(Event):
     """A record of a share-partition is replicated: a snapshot, or an update.
 
     cause: 'initialized', 'written', 'read' (a leader of a later epoch has read the state), or
@@ -62,7 +62,7 @@ class ShareStateStored(Event):
     batch_count: int
 
 
-class ShareStateDeleted(Event):
+class CoordinatedShareDeleted(Event):
     """The tombstone of a share-partition is replicated."""
 
     coordinator_partition: int

@@ -23,11 +23,11 @@ from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
 from kraftsim.share_groups.events_states import (
+    CoordinatedShareDeleted,
+    CoordinatedShareLoaded,
+    CoordinatedShareStored,
     ShareRecordsPruned,
-    ShareStateDeleted,
-    ShareStateReadBack,
     ShareStatesLoaded,
-    ShareStateStored,
     ShareStatesUnloaded,
 )
 from kraftsim.share_groups.rules_share_coordinator import (
@@ -142,7 +142,7 @@ class CoordinatedShares:
         self.shard.replay_record(record, offset)
         key = record.share_partition
         if record.value is None:
-            return ShareStateDeleted(
+            return CoordinatedShareDeleted(
                 coordinator_partition=self.number,
                 group_id=key.group_id,
                 topic_id=uuid_text(key.topic_id),
@@ -150,7 +150,7 @@ class CoordinatedShares:
                 record_offset=offset,
             )
         state = self.shard.states[key]
-        return ShareStateStored(
+        return CoordinatedShareStored(
             coordinator_partition=self.number,
             group_id=key.group_id,
             topic_id=uuid_text(key.topic_id),
@@ -214,7 +214,7 @@ class CoordinatedShares:
         )
         for key, state in states.items():
             self._world.emit(
-                ShareStateReadBack(
+                CoordinatedShareLoaded(
                     coordinator_partition=self.number,
                     group_id=key.group_id,
                     topic_id=uuid_text(key.topic_id),
