@@ -7,6 +7,7 @@ the delta of the one before it.
 
 from kraftsim.releases.r3 import R3_9
 from kraftsim.releases.traits import (
+    ADDED_SHARE_PARTITIONS_WHOLE,
     ADMITS_READERS_WITHOUT_EPOCH,
     APPENDS_BY_TOPIC_ID,
     ASSIGNMENT_EPOCHS,
@@ -35,8 +36,10 @@ from kraftsim.releases.traits import (
     PRE_VOTE,
     READERS_STAND_AT_BATCHES,
     REFUSES_SHARE_KEYS,
+    SETTLED_SHARE_GROUPS,
     SHARE_GROUPS_FIRST,
     SHARE_KEYS_HAVE_COLONS,
+    SHARE_OFFSETS_MAKE_GROUPS,
     SHARE_STARTS_ONLY_ADVANCE,
     SHUTDOWN_AT_REGISTRATION,
     TRANSACTIONS_HAVE_EPOCHS,
@@ -219,6 +222,7 @@ R4_2 = R4_1.followed_by(
         MEMBERS_DROP_UNSUBSCRIBED,
         MEMBERS_REJOIN,
         SHARE_KEYS_HAVE_COLONS,
+        SHARE_OFFSETS_MAKE_GROUPS,
     ),
 )
 
@@ -291,7 +295,7 @@ R4_4 = R4_3.followed_by(
         ApiKey.API_VERSIONS: (0, 5),
         ApiKey.UNREGISTER_CONTROLLER: (0, 0),
     },
-    gained=(SHARE_STARTS_ONLY_ADVANCE,),
+    gained=(ADDED_SHARE_PARTITIONS_WHOLE, SETTLED_SHARE_GROUPS, SHARE_STARTS_ONLY_ADVANCE),
 )
 
 TRUNK = R4_4.followed_by(

@@ -355,7 +355,34 @@ MEMBERS_DROP_UNSUBSCRIBED = Trait(
 """
 
 DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")
-"""Target assignments of consumer groups are computed at intervals (before: at every change)."""
+"""Target assignments of consumer and share groups are computed at intervals (before: at every
+change).
+"""
+
+SHARE_OFFSETS_MAKE_GROUPS = Trait(
+    name="share-offsets-make-groups",
+    since_release="4.2",
+    why="GroupMetadataManager.alterShareGroupOffsets of 4.1.2 and 4.2.2",
+)
+"""AlterShareGroupOffsets creates an unknown share group (before: it is refused)."""
+
+SETTLED_SHARE_GROUPS = Trait(
+    name="settled-share-groups",
+    since_release="4.4",
+    why="GroupMetadataManager.shareGroupFenceMember of 4.3.1 and 4.4.0",
+)
+"""The target assignment of a share group is for the group epoch as soon as its last member leaves
+(before: with the next member).
+"""
+
+ADDED_SHARE_PARTITIONS_WHOLE = Trait(
+    name="added-share-partitions-whole",
+    since_release="4.4",
+    why="GroupMetadataManager.buildInitializeShareGroupStateRequest of 4.3.1 and 4.4.0",
+)
+"""A share group reads a partition that is added to one of its topics from the start (before: from
+where share.auto.offset.reset says).
+"""
 
 ASSIGNMENT_EPOCHS = Trait(name="assignment-epochs", since_release="4.3", why="KIP-1251")
 """A consumer group member may commit offsets in the epoch in which the partition was assigned or

@@ -60,6 +60,7 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
+    ADDED_SHARE_PARTITIONS_WHOLE,
     ADMITS_READERS_WITHOUT_EPOCH,
     ANSWERS_READERS_BEHIND,
     ASSIGNMENT_EPOCHS,
@@ -96,7 +97,9 @@ from kraftsim.releases.traits import (
     PUBLISHES_REMOTE_SEGMENTS_FIRST,
     READERS_STAND_AT_BATCHES,
     RETRIABLE_BLOCK_TIMEOUT,
+    SETTLED_SHARE_GROUPS,
     SHARE_GROUPS_FIRST,
+    SHARE_OFFSETS_MAKE_GROUPS,
     SHARE_STARTS_ONLY_ADVANCE,
     SHUTDOWN_AT_REGISTRATION,
     SNAPSHOT_OF_EVERY_SEGMENT,
@@ -186,6 +189,9 @@ class Parts:
     members_take_back: bool
     delays_assignments: bool
     keeps_assignment_epochs: bool
+    share_offsets_make_groups: bool
+    settles_share_groups: bool
+    reads_added_share_partitions_whole: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
     """The variant of KIP-758, used if kraftsim.producer.state selects it."""
@@ -267,6 +273,9 @@ class Parts:
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
+            share_offsets_make_groups=release.has(SHARE_OFFSETS_MAKE_GROUPS),
+            settles_share_groups=release.has(SETTLED_SHARE_GROUPS),
+            reads_added_share_partitions_whole=release.has(ADDED_SHARE_PARTITIONS_WHOLE),
             producer_snapshots=ProducerSnapshots
             if release.has(SNAPSHOT_OF_EVERY_SEGMENT)
             else NewestSnapshots,
