@@ -35,9 +35,9 @@ from kraftsim.share_groups.rules_share_states import (
     NO_DELIVERY_COMPLETE_COUNT,
     UNINITIALIZED_EPOCH,
     UNINITIALIZED_START_OFFSET,
+    LeaderWrite,
     SharePartitionKey,
     StateBatch,
-    StateWrite,
 )
 from protocol.coordinator import share_states
 from protocol.coordinator.registry import CoordinatorTopic, build_record, parse_record
@@ -199,7 +199,7 @@ class ShareShard:
         return ShareDecision((snapshot_record(key, state),), None, INITIALIZED)
 
     def decide_write(
-        self, key: SharePartitionKey, change: StateWrite, now_ms: int
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int
     ) -> ShareDecision[None] | Refusal:
         """Store a change. Refuses a state that has not begun, and earlier epochs than the last
         ones.
@@ -241,7 +241,7 @@ class ShareShard:
             return UNKNOWN_PARTITION
         if leader_epoch in (self._leader_epochs[key], UNINITIALIZED_EPOCH):
             return ShareDecision((), state)
-        change = StateWrite(
+        change = LeaderWrite(
             state_epoch=state.state_epoch,
             leader_epoch=leader_epoch,
             start_offset=state.start_offset,
@@ -379,7 +379,7 @@ class ShareShard:
     # What releases do differently
     # ----------------------------------------------------------------------------------------------
 
-    def _refuse_negative(self, change: StateWrite) -> Refusal | None:
+    def _refuse_negative(self, change: LeaderWrite) -> Refusal | None:
         if change.leader_epoch < 0:
             return NEGATIVE_LEADER_EPOCH
         return NEGATIVE_STATE_EPOCH if change.state_epoch < 0 else None
@@ -399,7 +399,7 @@ class ShareShard:
         return last_epoch > epoch
 
     def _changed(
-        self, key: SharePartitionKey, change: StateWrite, now_ms: int, *, sets_leader: bool
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
     ) -> ShareRecord:
         """Return the record of a change: an update, or a snapshot after enough of them."""
         state = self.states[key]
@@ -475,7 +475,7 @@ class ShareShardBefore44(ShareShard):
     combine = staticmethod(combine_in_pairs)
     fenced_state = FENCED_STATE_BEFORE_44
 
-    def _refuse_negative(self, change: StateWrite) -> Refusal | None:
+    def _refuse_negative(self, change: LeaderWrite) -> Refusal | None:
         return None
 
     def _refuse_reader(self, leader_epoch: int) -> Refusal | None:
@@ -492,7 +492,7 @@ class ShareShardBefore44(ShareShard):
         return self._is_fenced(last_epoch, epoch)
 
     def _changed(
-        self, key: SharePartitionKey, change: StateWrite, now_ms: int, *, sets_leader: bool
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
     ) -> ShareRecord:
         state = self.states[key]
         changed = replace(
@@ -522,7 +522,7 @@ class ShareShardBefore42(ShareShardBefore43):
     counts_complete = False
 
     def _changed(
-        self, key: SharePartitionKey, change: StateWrite, now_ms: int, *, sets_leader: bool
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
     ) -> ShareRecord:
         state = self.states[key]
         is_later = change.state_epoch > state.state_epoch

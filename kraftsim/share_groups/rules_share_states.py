@@ -46,7 +46,7 @@ class StateBatch(Struct, frozen=True):
     delivery_count: int
 
 
-class StateWrite(Struct, frozen=True, kw_only=True):
+class LeaderWrite(Struct, frozen=True, kw_only=True):
     """What a leader writes. A start offset of -1 has not changed, a delivery_complete_count of -1
     is not known.
     """

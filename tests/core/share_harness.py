@@ -12,7 +12,7 @@ from kraftsim.share_groups.rules_share_coordinator import (
     ShareState,
     ShareStateLimits,
 )
-from kraftsim.share_groups.rules_share_states import SharePartitionKey, StateBatch, StateWrite
+from kraftsim.share_groups.rules_share_states import LeaderWrite, SharePartitionKey, StateBatch
 from protocol.errors import ErrorCode
 
 TOPIC_ID = bytes(range(16))
@@ -58,7 +58,7 @@ class ShareHarness:
         complete: int = -1,
         key: SharePartitionKey = KEY,
     ) -> tuple[ErrorCode, str] | None:
-        change = StateWrite(
+        change = LeaderWrite(
             state_epoch=state,
             leader_epoch=leader,
             start_offset=start,

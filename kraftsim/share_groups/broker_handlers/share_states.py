@@ -15,9 +15,9 @@ from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.share_groups.rules_share_states import (
     NO_DELIVERY_COMPLETE_COUNT,
     UNINITIALIZED_START_OFFSET,
+    LeaderWrite,
     SharePartitionKey,
     StateBatch,
-    StateWrite,
 )
 from kraftsim.share_groups.state_answers import (
     MESSAGES,
@@ -164,7 +164,7 @@ def _initialize(
 def _write(
     shard: "ShareShard", key: SharePartitionKey, asked: Message, now_ms: int
 ) -> "ShareDecision[None] | Refusal":
-    change = StateWrite(
+    change = LeaderWrite(
         state_epoch=asked.state_epoch,
         leader_epoch=asked.leader_epoch,
         start_offset=asked.start_offset,
