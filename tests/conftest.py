@@ -199,9 +199,13 @@ def apache_kafka_newest() -> "Iterator[ApacheKafka]":
     yield from _running(NEWEST_RELEASE)
 
 
-QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+QUICK = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+}
 """Settings of the shared nodes: by default a test would wait up to 10 s for a transaction to time
-out.
+out, and 15 s for the shortest lock of a share group. Releases without share groups ignore the
+second one.
 """
 
 

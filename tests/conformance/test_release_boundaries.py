@@ -18,10 +18,12 @@ from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.target import Target
 from kraftsim.releases.release import releases
+from protocol.api_keys import ApiKey
 from tests.apache_kafka.config_facts import RELEASES
 from tests.apache_kafka.harness import ApacheKafka
 from tests.conformance.test_apache_kafka import ASKED_ELSEWHERE, sentence
 from tests.conformance.test_kraftsim import AT_ONCE
+from tests.conftest import QUICK
 
 LINES: Final = [each.name for each in releases()]
 ASKED: Final = ("3.6", "3.7", "3.8", "4.0", "4.2", "4.3")
@@ -36,6 +38,9 @@ OTHERWISE_HERE: Final = {
     ("4.3", "consumer-groups/7.9"),
 }
 """(line, requirement) that an emulated release meets one line too early, see docs/deviations.md."""
+
+
+SHARED: Final = all_requirements(["share-groups"])
 
 
 def changes_at(line: str) -> list[Requirement]:
@@ -62,7 +67,8 @@ CASES: Final = [
 @contextmanager
 def apache_kafka_of(line: str) -> Iterator[Target]:
     """One node of Apache Kafka."""
-    with ApacheKafka(next(each for each in RELEASES if each.startswith(f"{line}."))) as kafka:
+    release = next(each for each in RELEASES if each.startswith(f"{line}."))
+    with ApacheKafka(release, QUICK) as kafka:
         yield Target(kafka.bootstrap, kafka.controller)
 
 
@@ -136,6 +142,8 @@ def test_apache_kafka_changes_at_the_release_boundary(
 def test_kraftsim_changes_at_the_release_boundary(
     ours: Callable[[str], Target], line: str, requirement: Requirement
 ) -> None:
+    if ApiKey.SHARE_GROUP_HEARTBEAT not in ours(line).ranges() and requirement in SHARED:
+        pytest.skip("share groups are not offered")
     if (line, requirement.label) not in OTHERWISE_HERE:
         assert_holds(requirement, ours(line), line)
     else:
