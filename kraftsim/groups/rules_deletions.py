@@ -104,15 +104,12 @@ class Deletions:
     # Requests
     # ----------------------------------------------------------------------------------------------
 
-    def delete_groups(
-        self, waiter: int, group_ids: Sequence[str], now: GroupMoment, *, waits_first: bool = True
-    ) -> None:
+    def delete_groups(self, waiter: int, group_ids: Sequence[str], now: GroupMoment) -> None:
         """Delete groups without members, with their offsets; reply with an error for each.
 
         If the tombstones fail, every group gets that error.
         """
-        looks_first = self._settings.share_groups_first and self._settings.has_coordinator_runtime
-        if not (looks_first and waits_first):
+        if not (self._settings.share_groups_first and self._settings.has_coordinator_runtime):
             self._delete_groups(waiter, group_ids, now)
             return
 

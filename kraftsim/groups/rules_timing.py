@@ -113,10 +113,6 @@ yet, may wait for this long.
 """
 
 
-SHARE_MAX_SIZE: Final = 200
-SHARE_INITIALIZE_RETRY_MS: Final = 30_000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """group.initial.rebalance.delay.ms, group.{min,max}.session.timeout.ms, group.max.size,
@@ -170,19 +166,13 @@ class GroupSettings:
     """Whether DeleteGroups waits for everything that was written before it deletes a group (since
     4.1): an earlier operation looks for share groups.
     """
-    share_max_size: int = SHARE_MAX_SIZE
-    share_initialize_retry_ms: int = SHARE_INITIALIZE_RETRY_MS
-    share_alters_unknown: bool = False
-    """Whether AlterShareGroupOffsets creates an unknown share group (since 4.2)."""
-    share_settles_empty: bool = False
-    """Whether the target assignment of a share group is updated at once when the last member leaves
-    (since 4.4).
+    streams_assigns_at_intervals: bool = False
+    """Whether streams groups get assignments at intervals, with their time in the log (since 4.3,
+    KIP-1263).
     """
-    share_reads_added_whole: bool = False
-    """Whether share groups read a partition that is added to a topic from its start (since 4.4)."""
-    delays_assignments: bool = False
-    """Whether target assignments are computed at intervals, and their records have the time
-    (KIP-1263).
+    streams_have_roles: bool = False
+    """Whether streams groups have static members and task offsets, are assigned by what members
+    run, and let a member keep a task in another role (since 4.4).
     """
     has_coordinator_runtime: bool = False
     """Whether groups are written as by CoordinatorRuntime (since 4.0): however few replicas are in
@@ -285,6 +275,10 @@ class TimerKind(IntEnum):
     CONSUMER_SYNC = 7
     """A classic-protocol member has to send SyncGroup."""
     SHARE_SESSION = 8
+    STREAMS_SESSION = 20
+    STREAMS_REVOCATION = 21
+    STREAMS_DELAY = 22
+    """The first assignment of a streams group waits for more members."""
 
 
 class TimerKey(NamedTuple):
@@ -323,6 +317,10 @@ class Timers:
         """Set a deadline, unless there is one already."""
         if key not in self._deadlines:
             self.set(key, at_ms)
+
+    def is_set(self, key: TimerKey) -> bool:
+        """Return whether there is a deadline."""
+        return key in self._deadlines
 
     def cancel(self, key: TimerKey) -> None:
         """Cancel a deadline."""

@@ -10,7 +10,12 @@ from typing import Final, cast
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.forwarding import FORWARDED
 from kraftsim.server.rules_authorization import CLUSTER_NAME
-from kraftsim.server.security import group_guards, topic_guards, transaction_guards
+from kraftsim.server.security import (
+    group_guards,
+    streams_guards,
+    topic_guards,
+    transaction_guards,
+)
 from kraftsim.server.security.config_guards import (
     authorize_alterations,
     authorize_descriptions,
@@ -120,11 +125,6 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.CONTROLLED_SHUTDOWN: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.ALTER_PARTITION: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.ALLOCATE_PRODUCER_IDS: cluster_guard(AclOperation.CLUSTER_ACTION),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: cluster_guard(AclOperation.CLUSTER_ACTION),
-    ApiKey.READ_SHARE_GROUP_STATE: cluster_guard(AclOperation.CLUSTER_ACTION),
-    ApiKey.WRITE_SHARE_GROUP_STATE: cluster_guard(AclOperation.CLUSTER_ACTION),
-    ApiKey.DELETE_SHARE_GROUP_STATE: cluster_guard(AclOperation.CLUSTER_ACTION),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: cluster_guard(AclOperation.CLUSTER_ACTION),
     ApiKey.OFFSET_COMMIT: group_guards.authorize_commit,
     ApiKey.OFFSET_FETCH: group_guards.authorize_offsets,
     ApiKey.FIND_COORDINATOR: group_guards.authorize_coordinator,
@@ -146,6 +146,13 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: group_guards.authorize_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: with_authorized_operations(
         group_guards.authorize_consumer_group_descriptions
+    ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: streams_guards.authorize_streams_heartbeat,
+    ApiKey.STREAMS_GROUP_DESCRIBE: with_authorized_operations(
+        streams_guards.authorize_streams_descriptions
+    ),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: (
+        streams_guards.authorize_streams_description_update
     ),
     ApiKey.TXN_OFFSET_COMMIT: group_guards.authorize_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),

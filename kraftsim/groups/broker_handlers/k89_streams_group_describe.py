@@ -1,0 +1,208 @@
+"""StreamsGroupDescribe: streams groups with their topology, members, and the current and target
+tasks of each.
+
+Source: kafka.server.KafkaApis.handleStreamsGroupDescribe,
+org.apache.kafka.coordinator.group.streams.StreamsGroup.asDescribedGroup, KIP-1071, KIP-1331.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kraftsim.groups.broker_handlers.group_administration import ALL_GROUP_OPERATIONS
+from kraftsim.groups.group_coordinator import GroupsBroker
+from kraftsim.groups.rules_streams_assignor import STICKY, Task, Tasks
+from kraftsim.groups.rules_streams_group import (
+    NO_TASK_OFFSETS,
+    NO_TASK_SET,
+    StreamsGroup,
+    StreamsMember,
+)
+from kraftsim.groups.rules_streams_topology import InternalTopic
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.slices import Slices
+from protocol.api_keys import ApiKey
+from protocol.coordinator import streams_groups as records
+from protocol.errors import ErrorCode
+from protocol.messages.k89_streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    Topology,
+)
+
+NOT_STORED = 1
+"""The status of a topology description that a broker does not keep."""
+FIRST_VERSION_WITH_DESCRIPTION = 1
+
+
+def handle(broker: GroupsBroker, call: Call) -> Answer:
+    """Return a row for each group: GROUP_ID_NOT_FOUND if there is no such streams group;
+    UNSUPPORTED_VERSION if they are disabled.
+    """
+    request = call.body
+    assert isinstance(request, StreamsGroupDescribeRequest), "dispatch decodes by API key"
+    if not broker.groups.serves_streams:
+        return refuse(call, ErrorCode.UNSUPPORTED_VERSION)
+    groups = [_describe(broker, group_id) for group_id in request.group_ids]
+    for group in groups:
+        if group.error_code != ErrorCode.NONE:
+            continue
+        if request.include_authorized_operations:
+            group.authorized_operations = ALL_GROUP_OPERATIONS
+        if request.include_topology_description:
+            group.topology_description_status = NOT_STORED
+    return StreamsGroupDescribeResponse(groups=groups)
+
+
+def _describe(broker: GroupsBroker, group_id: str) -> DescribedGroup:
+    led = broker.groups.coordinated(group_id)
+    if isinstance(led, ErrorCode):
+        return _refused(group_id, led)
+    group = led.shard.seen(group_id)
+    if not isinstance(group, StreamsGroup):
+        why = (
+            f"Group {group_id} is not a streams group."
+            if group is not None
+            else f"Group {group_id} not found."
+        )
+        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, why)
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=STICKY,
+        topology=_topology(group),
+        members=[_member(group, member) for member in group.members.values()],
+    )
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    """Return the topology as it is configured, else as the first member brought it."""
+    configured, topology = group.configured, group.topology
+    if configured is not None and configured.is_ready and configured.subtopologies is not None:
+        return Topology(
+            epoch=configured.epoch,
+            subtopologies=[
+                Subtopology(
+                    subtopology_id=name,
+                    source_topics=sorted(each.source_topics),
+                    repartition_sink_topics=sorted(each.repartition_sinks),
+                    repartition_source_topics=_internal(each.repartition_sources),
+                    state_changelog_topics=_internal(each.changelogs),
+                )
+                for name, each in configured.subtopologies.items()
+            ],
+        )
+    if topology is None:
+        return None
+    return Topology(
+        epoch=topology.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=sorted(each.source_topics),
+                repartition_sink_topics=sorted(each.repartition_sink_topics),
+                repartition_source_topics=_asked(each.repartition_source_topics),
+                state_changelog_topics=_asked(each.state_changelog_topics),
+            )
+            for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id)
+        ],
+    )
+
+
+def _internal(topics: Mapping[str, InternalTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=name,
+            partitions=topics[name].partitions,
+            replication_factor=topics[name].replication_factor,
+            topic_configs=[KeyValue(key=key, value=value) for key, value in topics[name].configs],
+        )
+        for name in sorted(topics)
+    ]
+
+
+def _asked(topics: Iterable[records.TopicInfo]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[KeyValue(key=row.key, value=row.value) for row in topic.topic_configs],
+        )
+        for topic in sorted(topics, key=lambda topic: topic.name)
+    ]
+
+
+def _member(group: StreamsGroup, member: StreamsMember) -> Member:
+    endpoint = member.user_endpoint
+    offsets = group.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
+    target = group.targets.get(member.member_id, NO_TASK_SET)
+    held = member.assigned
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(host=endpoint[0], port=endpoint[1]),
+        client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags.items()],
+        task_offsets=_offsets(offsets.offsets),
+        task_end_offsets=_offsets(offsets.ends),
+        assignment=_assignment(held.active_tasks(), held.standby, held.warmup),
+        target_assignment=_assignment(target.active, target.standby, target.warmup),
+    )
+
+
+def _assignment(active: Tasks, standby: Tasks, warmup: Tasks) -> Assignment:
+    return Assignment(
+        active_tasks=_rows(active), standby_tasks=_rows(standby), warmup_tasks=_rows(warmup)
+    )
+
+
+def _rows(tasks: Tasks) -> list[TaskIds]:
+    return [TaskIds(subtopology_id=name, partitions=sorted(tasks[name])) for name in sorted(tasks)]
+
+
+def _offsets(offsets: Mapping[Task, int]) -> list[TaskOffset]:
+    return [
+        TaskOffset(subtopology_id=task[0], partition=task[1], offset=offsets[task])
+        for task in sorted(offsets)
+    ]
+
+
+def _refused(group_id: str, error: ErrorCode, why: str | None = None) -> DescribedGroup:
+    return DescribedGroup(error_code=error, error_message=why, group_id=group_id)
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Return a response with the same error for every group."""
+    request = call.body
+    assert isinstance(request, StreamsGroupDescribeRequest), "dispatch decodes by API key"
+    return StreamsGroupDescribeResponse(
+        groups=[_refused(group_id, error) for group_id in request.group_ids]
+    )
+
+
+def _weight(broker: GroupsBroker, group_id: str) -> int:
+    led = broker.groups.coordinated(group_id)
+    group = None if isinstance(led, ErrorCode) else led.shard.other_groups.get(group_id)
+    if not isinstance(group, StreamsGroup):
+        return 1
+    return 1 + sum(1 + len(member.assigned.active) for member in group.members.values())
+
+
+SLICES = Slices(entries="group_ids", rows="groups", weight=_weight)
+HANDLER = Handler(key=ApiKey.STREAMS_GROUP_DESCRIBE, handle=handle, refuse=refuse, slices=SLICES)

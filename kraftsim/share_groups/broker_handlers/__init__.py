@@ -1,1 +1,0 @@
-"""Requests that a broker answers about this concern."""

@@ -1,1 +1,0 @@
-"""Invariants about this concern, one file for each subject."""
