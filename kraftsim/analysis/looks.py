@@ -45,6 +45,7 @@ _FAMILY_OF_MODULE: Final = {
     "server": "nodes",
     "server_connections": "connections",
     "share_groups": "groups",
+    "share_groups_states": "groups",
     "tiered_storage": "tiered",
     "transactions": "transactions",
     "zookeeper": "zookeeper",

@@ -292,9 +292,10 @@ class ClusterSpec:
             replicas = min(self.brokers, INTERNAL_REPLICAS)
             properties["offsets.topic.replication.factor"] = str(replicas)
             properties["transaction.state.log.replication.factor"] = str(replicas)
-            properties["transaction.state.log.min.isr"] = str(
-                min(replicas, TRANSACTION_STATE_IN_SYNC)
-            )
+            in_sync = str(min(replicas, TRANSACTION_STATE_IN_SYNC))
+            properties["transaction.state.log.min.isr"] = in_sync
+            properties["share.coordinator.state.topic.replication.factor"] = str(replicas)
+            properties["share.coordinator.state.topic.min.isr"] = in_sync
         if is_behind:
             properties["advertised.listeners"] = ",".join(
                 f"{name}://{host}:{at}" for name, at in [(listener, port), *also]

@@ -6,7 +6,8 @@ kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.groups.coordinated_partition import CoordinatedPartition
@@ -14,21 +15,29 @@ from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.groups.events import GroupsLoaded, GroupsUnloaded
 from kraftsim.groups.rules_group_configs import NO_CONFIGS_OF_GROUPS, GroupConfigs
 from kraftsim.groups.rules_shard import GroupShard
-from kraftsim.groups.rules_timing import GroupSettings, partition_of
+from kraftsim.groups.rules_timing import (
+    SHARE_INITIALIZE_RETRY_MS,
+    SHARE_MAX_SIZE,
+    GroupSettings,
+    partition_of,
+)
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.partitions.hosted_partition import HostedPartition, read_back
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.config import NodeConfig
+from kraftsim.server.outbound import VersionRange
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.serving_broker import ImageBroker
 from kraftsim.server.shell import NodeShell
+from kraftsim.share_groups.persister import Persister
 from kraftsim.world.interface import YieldPoint
 from protocol.errors import ErrorCode
 from protocol.records.record import Compression
 from protocol.uuids import uuid_text
 
 if TYPE_CHECKING:
+    from kraftsim.groups.share_partition_states import SharePartitionStates
     from kraftsim.groups.streams_topics import StreamsTopicCreation
 
 # --------------------------------------------------------------------------------------------------
@@ -65,6 +74,17 @@ class KnownTopics:
 UUID_BYTES = 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupParts:
+    """What a broker has for share groups: whether they are enabled, and its client of the share
+    coordinator. `own_versions` are the API versions that it uses to other brokers.
+    """
+
+    is_enabled: Callable[[], bool]
+    persister: Callable[[], Persister]
+    own_versions: Mapping[int, VersionRange]
+
+
 class GroupCoordinator:
     """Loaded partitions by number.
 
@@ -82,9 +102,12 @@ class GroupCoordinator:
         settings: GroupSettings,
         serves_consumers: Callable[[], bool],
         serves_streams: Callable[[], bool],
+        share_groups: "ShareGroupParts | None" = None,
     ) -> None:
         self._serves_consumers = serves_consumers
         self._serves_streams = serves_streams
+        self._share_groups = share_groups
+        self._share_states: SharePartitionStates | None = None
         self._streams_topics: StreamsTopicCreation | None = None
         self._shell = shell
         self._shard_class = shard_class
@@ -133,6 +156,26 @@ class GroupCoordinator:
     def serves_consumers(self) -> bool:
         """Whether consumer groups are enabled (KIP-848)."""
         return self._serves_consumers()
+
+    @property
+    def serves_shares(self) -> bool:
+        """Whether share groups are enabled (KIP-932): by share.version 1."""
+        return self._share_groups is not None and self._share_groups.is_enabled()
+
+    @property
+    def share_states(self) -> "SharePartitionStates":
+        """The states of share-partitions; imported when a share group is first asked for."""
+        if self._share_states is None:
+            from kraftsim.groups.share_partition_states import SharePartitionStates
+
+            assert self._share_groups is not None, "share groups are served"
+            self._share_states = SharePartitionStates(
+                self._shell,
+                self._image,
+                self._share_groups.persister(),
+                own_versions=self._share_groups.own_versions,
+            )
+        return self._share_states
 
     @property
     def serves_streams(self) -> bool:
@@ -241,6 +284,13 @@ class GroupCoordinator:
         """Cancel all timers: the node shuts down."""
         for led in self.all():
             led.close()
+        if self._share_states is not None:
+            self._share_states.close()
+
+    def abort(self) -> None:
+        """Close every connection at once, like a killed process."""
+        if self._share_states is not None:
+            self._share_states.abort()
 
     async def _load(self, number: int, led: CoordinatedPartition) -> None:
         """Replay the log from its start; the partition's groups are available afterwards."""
@@ -339,6 +389,21 @@ class GroupParts(Protocol):
         """Whether members may commit since the epoch in which a partition was assigned."""
         ...
 
+    @property
+    def share_offsets_make_groups(self) -> bool:
+        """Whether AlterShareGroupOffsets creates an unknown share group."""
+        ...
+
+    @property
+    def settles_share_groups(self) -> bool:
+        """Whether the target of a share group is for its epoch once its last member has left."""
+        ...
+
+    @property
+    def reads_added_share_partitions_whole(self) -> bool:
+        """Whether share groups read a partition that is added to a topic from its start."""
+        ...
+
 
 def group_settings(
     config: NodeConfig, parts: GroupParts, configs: GroupConfigs = NO_CONFIGS_OF_GROUPS
@@ -373,6 +438,14 @@ def group_settings(
         makes_group_unjudged=not parts.has_consumer_groups,
         consumer_drops_unsubscribed=parts.members_drop_unsubscribed,
         share_groups_first=parts.share_groups_first,
+        share_max_size=configs.setting_number("group.share.max.size", SHARE_MAX_SIZE),
+        share_initialize_retry_ms=configs.setting_number(
+            "group.share.initialize.retry.interval.ms", SHARE_INITIALIZE_RETRY_MS
+        ),
+        share_alters_unknown=parts.share_offsets_make_groups,
+        share_settles_empty=parts.settles_share_groups,
+        share_reads_added_whole=parts.reads_added_share_partitions_whole,
+        delays_assignments=parts.delays_assignments,
         streams_assigns_at_intervals=parts.delays_assignments,
         streams_have_roles=parts.streams_have_roles,
         has_coordinator_runtime=parts.has_consumer_groups or may_serve_consumers(config, parts),

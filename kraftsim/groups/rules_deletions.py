@@ -104,12 +104,15 @@ class Deletions:
     # Requests
     # ----------------------------------------------------------------------------------------------
 
-    def delete_groups(self, waiter: int, group_ids: Sequence[str], now: GroupMoment) -> None:
+    def delete_groups(
+        self, waiter: int, group_ids: Sequence[str], now: GroupMoment, *, waits_first: bool = True
+    ) -> None:
         """Delete groups without members, with their offsets; reply with an error for each.
 
         If the tombstones fail, every group gets that error.
         """
-        if not (self._settings.share_groups_first and self._settings.has_coordinator_runtime):
+        looks_first = self._settings.share_groups_first and self._settings.has_coordinator_runtime
+        if not (looks_first and waits_first):
             self._delete_groups(waiter, group_ids, now)
             return
 

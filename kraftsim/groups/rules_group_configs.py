@@ -312,6 +312,13 @@ class GroupConfigs:
         assert isinstance(value, int), f"{name} is an integer"
         return value
 
+    def setting_number(self, name: str, without: int) -> int:
+        """Return an integer that is a broker setting only; `without` where the release has no such
+        setting.
+        """
+        number = _number_of(name, self._setting)
+        return without if number is None else number
+
     def flag(self, group_id: str, name: str, *, without: bool) -> bool:
         """Return a boolean; `without` where the release has no such configuration."""
         value = self.value(group_id, name)

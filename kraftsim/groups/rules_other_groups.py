@@ -59,6 +59,10 @@ class OtherGroups(ABC):
         """A deadline of a group of this type has expired."""
 
     @abstractmethod
+    def forget_topics(self, now: GroupMoment) -> None:
+        """Topics are deleted; the offsets of groups are not the business of a type."""
+
+    @abstractmethod
     def loaded(self, key: Message, value: Message | None, record_offset: int) -> None:
         """A record is loaded from the log, after its replay."""
 

@@ -83,6 +83,8 @@ from protocol.records.control_records import ControlType, control_type
 from protocol.schema import Message, declaration_of
 
 OLDEST_COMMIT: Final = 0
+SHARE_RECORDS: Final = range(10, 16)
+"""The record types of share groups."""
 STREAMS_RECORDS: Final = (17, 19, 20, 21, 22, 23)
 """The types of the records of streams groups."""
 OfType = TypeVar("OfType", bound=OtherGroups)
@@ -94,6 +96,10 @@ def type_of_record(key: Message) -> type[OtherGroups] | None:
     Imported when the first such record is read: most nodes have none.
     """
     match declaration_of(type(key)).api_key:
+        case number if number in SHARE_RECORDS:
+            from kraftsim.groups.rules_share_groups import ShareGroups
+
+            return ShareGroups
         case number if number in STREAMS_RECORDS:
             from kraftsim.groups.rules_streams_groups import StreamsGroups
 
@@ -543,10 +549,17 @@ class GroupShard:
         return self._outbox.take()
 
     def delete_groups(
-        self, waiter: int, group_ids: Sequence[str], now: GroupMoment
+        self,
+        waiter: int,
+        group_ids: Sequence[str],
+        now: GroupMoment,
+        *,
+        waits_first: bool = True,
     ) -> list[Effect]:
-        """Reply with a DeletionAnswer (DeleteGroups)."""
-        self._deletions.delete_groups(waiter, group_ids, now)
+        """Reply with a DeletionAnswer (DeleteGroups); `waits_first` is False if the states of share
+        groups are deleted already.
+        """
+        self._deletions.delete_groups(waiter, group_ids, now, waits_first=waits_first)
         return self._outbox.take()
 
     def expire_offsets(self, now: GroupMoment) -> list[Effect]:
@@ -557,6 +570,8 @@ class GroupShard:
     def forget_topics(self, is_there: Callable[[str], bool], now: GroupMoment) -> list[Effect]:
         """Delete the offsets of deleted topics."""
         self._deletions.forget_topics(is_there, now)
+        for others in self._others.values():
+            others.forget_topics(now)
         return self._outbox.take()
 
     # Timers

@@ -723,6 +723,9 @@ class StreamsGroups(OtherGroups):
         if not isinstance(key, GroupMetadataKey):
             replay_change(key, value, find=self.find, make=self._make, drop=self._drop)
 
+    def forget_topics(self, now: GroupMoment) -> None:
+        """The next heartbeat compares the topics of its topology with those that there are."""
+
     def loaded(self, key: Message, value: Message | None, record_offset: int) -> None:
         """A record is loaded from the log, after its replay."""
 

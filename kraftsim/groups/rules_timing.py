@@ -113,6 +113,10 @@ yet, may wait for this long.
 """
 
 
+SHARE_MAX_SIZE: Final = 200
+SHARE_INITIALIZE_RETRY_MS: Final = 30_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """group.initial.rebalance.delay.ms, group.{min,max}.session.timeout.ms, group.max.size,
@@ -165,6 +169,20 @@ class GroupSettings:
     share_groups_first: bool = False
     """Whether DeleteGroups waits for everything that was written before it deletes a group (since
     4.1): an earlier operation looks for share groups.
+    """
+    share_max_size: int = SHARE_MAX_SIZE
+    share_initialize_retry_ms: int = SHARE_INITIALIZE_RETRY_MS
+    share_alters_unknown: bool = False
+    """Whether AlterShareGroupOffsets creates an unknown share group (since 4.2)."""
+    share_settles_empty: bool = False
+    """Whether the target assignment of a share group is updated at once when the last member leaves
+    (since 4.4).
+    """
+    share_reads_added_whole: bool = False
+    """Whether share groups read a partition that is added to a topic from its start (since 4.4)."""
+    delays_assignments: bool = False
+    """Whether target assignments are computed at intervals, and their records have the time
+    (KIP-1263).
     """
     streams_assigns_at_intervals: bool = False
     """Whether streams groups get assignments at intervals, with their time in the log (since 4.3,

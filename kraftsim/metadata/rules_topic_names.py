@@ -44,10 +44,11 @@ def unified_name(name: str) -> str | None:
 
 GROUP_METADATA: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """AdminUtils.ADMIN_CLIENT_ID: clients with this client id may write to internal topics."""
 
 
 def is_internal(topic: str) -> bool:
     """Return whether a topic is internal."""
-    return topic in (GROUP_METADATA, TRANSACTION_STATE)
+    return topic in (GROUP_METADATA, TRANSACTION_STATE, SHARE_GROUP_STATE)

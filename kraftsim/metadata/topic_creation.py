@@ -7,7 +7,11 @@ Source: kafka.server.DefaultAutoTopicCreationManager.
 from collections.abc import Iterable
 from typing import Protocol
 
-from kraftsim.metadata.rules_topic_names import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.metadata.rules_topic_names import (
+    GROUP_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
@@ -72,6 +76,8 @@ class TopicCreation:
         config = self._config
         if name == TRANSACTION_STATE:
             return self._transaction_state()
+        if name == SHARE_GROUP_STATE:
+            return self._share_group_state()
         if name == METADATA_TOPIC:
             return self._remote_log_metadata()
         if name != GROUP_METADATA:
@@ -105,6 +111,22 @@ class TopicCreation:
             name=TRANSACTION_STATE,
             num_partitions=config.transaction_state_log_num_partitions,
             replication_factor=config.transaction_state_log_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
+        )
+
+    def _share_group_state(self) -> CreatableTopic:
+        config = self._config
+        rows = (
+            ("cleanup.policy", "delete"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(config.share_coordinator_state_topic_segment_bytes)),
+            ("min.insync.replicas", str(config.share_coordinator_state_topic_min_isr)),
+            ("retention.ms", "-1"),
+        )
+        return CreatableTopic(
+            name=SHARE_GROUP_STATE,
+            num_partitions=config.share_coordinator_state_topic_num_partitions,
+            replication_factor=config.share_coordinator_state_topic_replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
         )
 

@@ -7,6 +7,8 @@ the delta of the one before it.
 
 from kraftsim.releases.r3 import R3_9
 from kraftsim.releases.traits import (
+    ADDED_SHARE_PARTITIONS_WHOLE,
+    ADMITS_READERS_WITHOUT_EPOCH,
     APPENDS_BY_TOPIC_ID,
     ASSIGNMENT_EPOCHS,
     ASSIGNMENTS_KEEP_ELIGIBLE,
@@ -15,6 +17,7 @@ from kraftsim.releases.traits import (
     CHECKS_EPOCHS_FIRST,
     CHECKS_SESSIONS_PERIODICALLY,
     CONSUMER_GROUPS,
+    COUNTS_COMPLETE_SHARE_RECORDS,
     DELAYED_ASSIGNMENTS,
     DISJOINT_PRODUCER_ID_BLOCKS,
     ENDPOINTS_FOR_CONSUMERS,
@@ -33,7 +36,11 @@ from kraftsim.releases.traits import (
     PRE_VOTE,
     READERS_STAND_AT_BATCHES,
     REFUSES_SHARE_KEYS,
+    SETTLED_SHARE_GROUPS,
     SHARE_GROUPS_FIRST,
+    SHARE_KEYS_HAVE_COLONS,
+    SHARE_OFFSETS_MAKE_GROUPS,
+    SHARE_STARTS_ONLY_ADVANCE,
     SHUTDOWN_AT_REGISTRATION,
     STREAMS_ROLES,
     TRANSACTIONS_HAVE_EPOCHS,
@@ -211,7 +218,13 @@ R4_2 = R4_1.followed_by(
     controller_apis={
         ApiKey.ADD_RAFT_VOTER: (0, 1),
     },
-    gained=(MEMBERS_DROP_UNSUBSCRIBED, MEMBERS_REJOIN),
+    gained=(
+        COUNTS_COMPLETE_SHARE_RECORDS,
+        MEMBERS_DROP_UNSUBSCRIBED,
+        MEMBERS_REJOIN,
+        SHARE_KEYS_HAVE_COLONS,
+        SHARE_OFFSETS_MAKE_GROUPS,
+    ),
 )
 
 R4_3 = R4_2.followed_by(
@@ -240,6 +253,7 @@ R4_3 = R4_2.followed_by(
         ApiKey.BROKER_HEARTBEAT: (0, 2),
     },
     gained=(
+        ADMITS_READERS_WITHOUT_EPOCH,
         MOVES_WAIT_FOR_NEWCOMERS,
         ASSIGNMENTS_KEEP_ELIGIBLE,
         DELAYED_ASSIGNMENTS,
@@ -282,7 +296,12 @@ R4_4 = R4_3.followed_by(
         ApiKey.API_VERSIONS: (0, 5),
         ApiKey.UNREGISTER_CONTROLLER: (0, 0),
     },
-    gained=(STREAMS_ROLES,),
+    gained=(
+        ADDED_SHARE_PARTITIONS_WHOLE,
+        SETTLED_SHARE_GROUPS,
+        SHARE_STARTS_ONLY_ADVANCE,
+        STREAMS_ROLES,
+    ),
 )
 
 TRUNK = R4_4.followed_by(

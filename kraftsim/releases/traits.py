@@ -364,7 +364,34 @@ MEMBERS_DROP_UNSUBSCRIBED = Trait(
 """
 
 DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")
-"""Target assignments of consumer groups are computed at intervals (before: at every change)."""
+"""Target assignments of consumer and share groups are computed at intervals (before: at every
+change).
+"""
+
+SHARE_OFFSETS_MAKE_GROUPS = Trait(
+    name="share-offsets-make-groups",
+    since_release="4.2",
+    why="GroupMetadataManager.alterShareGroupOffsets of 4.1.2 and 4.2.2",
+)
+"""AlterShareGroupOffsets creates an unknown share group (before: it is refused)."""
+
+SETTLED_SHARE_GROUPS = Trait(
+    name="settled-share-groups",
+    since_release="4.4",
+    why="GroupMetadataManager.shareGroupFenceMember of 4.3.1 and 4.4.0",
+)
+"""The target assignment of a share group is for the group epoch as soon as its last member leaves
+(before: with the next member).
+"""
+
+ADDED_SHARE_PARTITIONS_WHOLE = Trait(
+    name="added-share-partitions-whole",
+    since_release="4.4",
+    why="GroupMetadataManager.buildInitializeShareGroupStateRequest of 4.3.1 and 4.4.0",
+)
+"""A share group reads a partition that is added to one of its topics from the start (before: from
+where share.auto.offset.reset says).
+"""
 
 ASSIGNMENT_EPOCHS = Trait(name="assignment-epochs", since_release="4.3", why="KIP-1251")
 """A consumer group member may commit offsets in the epoch in which the partition was assigned or
@@ -402,4 +429,36 @@ clears them).
 NAMED_DOWNGRADES = Trait(name="named-downgrades", since_release="4.3", why="KIP-778")
 """The error message of a rejected metadata.version downgrade contains both levels (before: only the
 target level).
+"""
+
+COUNTS_COMPLETE_SHARE_RECORDS = Trait(
+    name="counts-complete-share-records",
+    since_release="4.2",
+    why="KIP-1226; ShareCoordinatorShard of 4.1.2, 4.2.2 and 4.4.0",
+)
+"""A share coordinator stores how many records are complete, and a write changes no epoch (before: a
+write sets the leader epoch, and begins a snapshot with a later state epoch).
+"""
+
+SHARE_KEYS_HAVE_COLONS = Trait(
+    name="share-keys-have-colons",
+    since_release="4.2",
+    why="SharePartitionKey.getInstance of 4.1.2, 4.2.2 and 4.4.0",
+)
+"""The group id in a share coordinator key may contain colons (before: such a key is rejected)."""
+
+ADMITS_READERS_WITHOUT_EPOCH = Trait(
+    name="admits-readers-without-epoch",
+    since_release="4.3",
+    why="ShareCoordinatorShard.maybeGetReadStateError of 4.2.2 and 4.3.1",
+)
+"""A share coordinator answers a read with leader epoch -1 (before: it is fenced)."""
+
+SHARE_STARTS_ONLY_ADVANCE = Trait(
+    name="share-starts-only-advance",
+    since_release="4.4",
+    why="ShareCoordinatorShard and PersisterStateBatchCombiner of 4.3.1 and 4.4.0",
+)
+"""A share coordinator refuses negative epochs, and never moves a start offset back (before: -1 is
+an unknown epoch, and the start offset is the last one written).
 """

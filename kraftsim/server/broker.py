@@ -6,7 +6,7 @@ Source: kafka.server.BrokerServer.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.group_coordinator import (
@@ -20,7 +20,13 @@ from kraftsim.metadata.quorum_source import QuorumSource
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_registrations import BrokerRegistration
-from kraftsim.metadata.rules_versions import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
+from kraftsim.metadata.rules_topic_names import SHARE_GROUP_STATE
+from kraftsim.metadata.rules_versions import (
+    GROUP_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+)
 from kraftsim.metadata.topic_settings import broker_settings, configs_of_groups
 from kraftsim.partitions.directory_assignments import DirectoryAssignments
 from kraftsim.partitions.hosted_partition import HostedPartition
@@ -56,6 +62,9 @@ from kraftsim.world.interface import World
 from kraftsim.zookeeper.broker_mode import ZookeeperMode
 from kraftsim.zookeeper.migrating_mode import MigratingMode
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftsim.share_groups.share_coordinator import ShareCoordinator
 
 
 class Broker:
@@ -189,6 +198,7 @@ class Broker:
             self._serves_consumers,
             self._serves_streams,
         )
+        self._shares: ShareCoordinator | None = None
         self.verifier = self.parts.verifier(
             self.shell, lambda: self.image, own_versions=spoken_versions(self.source.apis)
         )
@@ -368,6 +378,23 @@ class Broker:
         is_finalized = not self.parts.has_consumer_groups or self.features.level(GROUP_VERSION) > 0
         return is_finalized and may_serve_consumers(self.config, self.parts)
 
+    @property
+    def shares(self) -> "ShareCoordinator":
+        """The share coordinator, which is created when it is first needed."""
+        if self._shares is None:
+            from kraftsim.share_groups.share_coordinator import ShareCoordinator
+
+            self._shares = ShareCoordinator(
+                self.shell,
+                lambda: self.image,
+                self.partitions,
+                self.produces,
+                self.fetches,
+                self.parts.share_shard(),
+                lambda: self.features.level(SHARE_VERSION) > 0,
+            )
+        return self._shares
+
     def _serves_streams(self) -> bool:
         """Return whether the broker serves streams groups: since 4.2, from streams.version 1 on."""
         return self.features.level(STREAMS_VERSION) > 0 and may_serve_streams(self.config)
@@ -395,6 +422,8 @@ class Broker:
         self.fetches.check(key)
         self.groups.on_partition_changed(key)
         self.transactions.on_partition_changed(key)
+        if key[0] == SHARE_GROUP_STATE and self.parts.has_share_groups:
+            self.shares.on_partition_changed(key)
 
     def is_alive(self, broker_id: int) -> bool:
         """Return whether a broker is registered and unfenced."""
@@ -422,8 +451,11 @@ class Broker:
         if changes.configs or changes.topics:
             self.throttles.follow(image)
         await self.partitions.follow(image, changes)
-        if any(image.topic_by_id(topic_id) is None for topic_id, _ in changes.partitions):
+        deleted = [each for each, _ in changes.partitions if image.topic_by_id(each) is None]
+        if deleted:
             self.groups.on_topics_deleted()
+            if self._shares is not None:
+                self._shares.on_topics_deleted(deleted)
         await self.source.on_published(image, changes)
 
     def not_hosted_error(self, topic: str, partition: int) -> Refusal:

@@ -63,6 +63,7 @@ from kraftsim.server.config_keys import (
     zookeeper_addresses,
 )
 from kraftsim.server.config_roles import BROKER, CONTROLLER, check_roles
+from kraftsim.server.config_share import ShareProperties
 from kraftsim.server.config_values import (
     check_values,
     describe_unknown_keys,
@@ -100,7 +101,7 @@ _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeConfig:
+class NodeConfig(ShareProperties):
     """All settings of a node, validated.
 
     Field names are Kafka's with '_' for '.'; kraftsim's own settings omit the prefix `kraftsim.`.

@@ -304,6 +304,22 @@ segment.ms | Age at which the active segment is closed.
 share.assignment.interval.ms | Shortest time between two assignments of this share group.
 share.auto.offset.reset | Where this share group starts on a partition that it has not read: latest,
     earliest, or a time ago.
+share.coordinator.cold.partition.snapshot.interval.ms | Time without a write after which a
+    share-partition gets a snapshot.
+share.coordinator.load.buffer.size | Bytes per read while a share coordinator loads its partition.
+share.coordinator.snapshot.update.records.per.snapshot | Number of updates of a share-partition
+    between two snapshots.
+share.coordinator.state.topic.compression.codec | Codec of the batches in __share_group_state, by
+    number.
+share.coordinator.state.topic.min.isr | Replicas of __share_group_state that must be in sync for a
+    write.
+share.coordinator.state.topic.num.partitions | Number of partitions of __share_group_state.
+share.coordinator.state.topic.prune.interval.ms | Interval between deletions of the records of
+    __share_group_state that are not needed any more.
+share.coordinator.state.topic.replication.factor | Number of replicas of __share_group_state.
+share.coordinator.state.topic.segment.bytes | Segment size of __share_group_state.
+share.coordinator.write.timeout.ms | Time for which a share coordinator waits until a write is
+    replicated.
 share.delivery.count.limit | Most deliveries of one record to this share group.
 share.heartbeat.interval.ms | Heartbeat interval of the members of this share group.
 share.isolation.level | Whether records of open and aborted transactions are delivered to this share

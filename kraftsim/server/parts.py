@@ -7,7 +7,7 @@ No other code compares releases or checks for enabled bugs: it uses the class it
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
@@ -60,6 +60,8 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
+    ADDED_SHARE_PARTITIONS_WHOLE,
+    ADMITS_READERS_WITHOUT_EPOCH,
     ANSWERS_READERS_BEHIND,
     ASSIGNMENT_EPOCHS,
     ASSIGNMENTS_KEEP_ELIGIBLE,
@@ -71,6 +73,7 @@ from kraftsim.releases.traits import (
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     CONSUMER_GROUPS,
+    COUNTS_COMPLETE_SHARE_RECORDS,
     DELAYED_ASSIGNMENTS,
     DISJOINT_PRODUCER_ID_BLOCKS,
     ENDPOINTS_FOR_CONSUMERS,
@@ -86,6 +89,7 @@ from kraftsim.releases.traits import (
     MOVES_WAIT_FOR_NEWCOMERS,
     NAMED_DOWNGRADES,
     NEW_ID_AFTER_LAST_TIMEOUT,
+    PARSES_SHARE_KEYS,
     PATIENT_TRANSACTIONS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
@@ -93,7 +97,10 @@ from kraftsim.releases.traits import (
     PUBLISHES_REMOTE_SEGMENTS_FIRST,
     READERS_STAND_AT_BATCHES,
     RETRIABLE_BLOCK_TIMEOUT,
+    SETTLED_SHARE_GROUPS,
     SHARE_GROUPS_FIRST,
+    SHARE_OFFSETS_MAKE_GROUPS,
+    SHARE_STARTS_ONLY_ADVANCE,
     SHUTDOWN_AT_REGISTRATION,
     SNAPSHOT_OF_EVERY_SEGMENT,
     STREAMS_ROLES,
@@ -138,6 +145,9 @@ from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 from protocol.config_resources import ConfigResourceType
 from protocol.metadata.settings import MIGRATION, PRE_MIGRATION
 
+if TYPE_CHECKING:
+    from kraftsim.share_groups.rules_share_coordinator import ShareShard
+
 
 class ProducerIdSourceFactory(Protocol):
     """Creates the producer id source of a broker. `max_wait_ms` is request.timeout.ms."""
@@ -174,18 +184,24 @@ class Parts:
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
     share_groups_first: bool
+    has_share_groups: bool
     members_drop_unsubscribed: bool
     streams_have_roles: bool
     members_may_rejoin: bool
     members_take_back: bool
     delays_assignments: bool
     keeps_assignment_epochs: bool
+    share_offsets_make_groups: bool
+    settles_share_groups: bool
+    reads_added_share_partitions_whole: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
     """The variant of KIP-758, used if kraftsim.producer.state selects it."""
     partition_replica: type[PartitionReplica] = PartitionReplica
     group_shard: type[GroupShard] = GroupShard
     """The groups of one coordinator partition, with their offset storage."""
+    share_shard: Callable[[], "type[ShareShard]"]
+    """Imports the states of one share coordinator partition, which few brokers need."""
     transactional_commits: type[TransactionalCommits] = TransactionalCommits
     aborted_lists: type[AbortedLists] = AbortedLists
     verifier: type[Verifier] = Verifier
@@ -241,6 +257,7 @@ class Parts:
             readers_stand_at_batches=release.has(READERS_STAND_AT_BATCHES),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             transaction_rules=_transaction_rules(release),
+            share_shard=partial(_share_shard, release),
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
@@ -252,12 +269,16 @@ class Parts:
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             share_groups_first=release.has(SHARE_GROUPS_FIRST),
+            has_share_groups=release.has(PARSES_SHARE_KEYS),
             members_drop_unsubscribed=release.has(MEMBERS_DROP_UNSUBSCRIBED),
             streams_have_roles=release.has(STREAMS_ROLES),
             members_may_rejoin=release.has(MEMBERS_REJOIN),
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
+            share_offsets_make_groups=release.has(SHARE_OFFSETS_MAKE_GROUPS),
+            settles_share_groups=release.has(SETTLED_SHARE_GROUPS),
+            reads_added_share_partitions_whole=release.has(ADDED_SHARE_PARTITIONS_WHOLE),
             producer_snapshots=ProducerSnapshots
             if release.has(SNAPSHOT_OF_EVERY_SEGMENT)
             else NewestSnapshots,
@@ -445,6 +466,21 @@ def _transaction_rules(release: Release) -> type[TransactionRules]:
     if release.has(FORGETS_BEGINNINGS):
         return TransactionRulesSince41
     return TransactionRulesSince40 if release.has(PATIENT_TRANSACTIONS) else TransactionRules
+
+
+def _share_shard(release: Release) -> "type[ShareShard]":
+    from kraftsim.share_groups.rules_share_coordinator import (
+        ShareShard,
+        ShareShardBefore42,
+        ShareShardBefore43,
+        ShareShardBefore44,
+    )
+
+    if release.has(SHARE_STARTS_ONLY_ADVANCE):
+        return ShareShard
+    if release.has(ADMITS_READERS_WITHOUT_EPOCH):
+        return ShareShardBefore44
+    return ShareShardBefore43 if release.has(COUNTS_COMPLETE_SHARE_RECORDS) else ShareShardBefore42
 
 
 def _migration_state_policy(release: Release) -> MigrationStatePolicy:

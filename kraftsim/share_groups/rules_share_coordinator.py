@@ -35,6 +35,7 @@ from kraftsim.share_groups.rules_share_states import (
     NO_DELIVERY_COMPLETE_COUNT,
     UNINITIALIZED_EPOCH,
     UNINITIALIZED_START_OFFSET,
+    LeaderWrite,
     SharePartitionKey,
     StateBatch,
 )
@@ -102,18 +103,6 @@ class ShareDecision(Generic[Result]):
     cause: str = ""
 
 
-class StateChange(Struct, frozen=True, kw_only=True):
-    """What a leader writes. A start offset of -1 has not changed, a delivery_complete_count of -1
-    is not known.
-    """
-
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    delivery_complete_count: int = NO_DELIVERY_COMPLETE_COUNT
-    batches: tuple[StateBatch, ...] = ()
-
-
 class ShareStateLimits(NamedTuple):
     """Configuration: share.coordinator.snapshot.update.records.per.snapshot and
     share.coordinator.cold.partition.snapshot.interval.ms.
@@ -132,6 +121,10 @@ FENCED_LEADER: Final = Refusal(
 FENCED_STATE: Final = Refusal(
     ErrorCode.FENCED_STATE_EPOCH,
     "The coordinator rejected the request because the state epoch did not match.",
+)
+FENCED_STATE_BEFORE_44: Final = Refusal(
+    ErrorCode.FENCED_STATE_EPOCH,
+    "The share coordinator rejected the request because the share-group state epoch did not match.",
 )
 UNKNOWN_PARTITION: Final = Refusal(
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -160,6 +153,7 @@ class ShareShard:
     """The states of Apache Kafka 4.4, and what all releases have in common."""
 
     combine = staticmethod(combine_in_one_sweep)
+    fenced_state: Refusal = FENCED_STATE
     first_update_counts: bool = True
     """Whether the first update behind a snapshot counts as one of `updates_per_snapshot`."""
     counts_complete: bool = True
@@ -167,6 +161,8 @@ class ShareShard:
 
     def __init__(self, limits: ShareStateLimits, partition_count: PartitionCount) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
+        self.record_offsets: dict[SharePartitionKey, int] = {}
+        """The offset of each state's last record."""
         self._limits = limits
         self._partition_count = partition_count
         self._leader_epochs: dict[SharePartitionKey, int] = {}
@@ -203,7 +199,7 @@ class ShareShard:
         return ShareDecision((snapshot_record(key, state),), None, INITIALIZED)
 
     def decide_write(
-        self, key: SharePartitionKey, change: StateChange, now_ms: int
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int
     ) -> ShareDecision[None] | Refusal:
         """Store a change. Refuses a state that has not begun, and earlier epochs than the last
         ones.
@@ -217,7 +213,7 @@ class ShareShard:
         if self._is_fenced(self._leader_epochs[key], change.leader_epoch):
             return FENCED_LEADER
         if self._is_fenced(self._state_epochs.get(key, DEFAULT_STATE_EPOCH), change.state_epoch):
-            return FENCED_STATE
+            return self.fenced_state
         if not self._exists(key):
             return UNKNOWN_PARTITION
         try:
@@ -245,7 +241,7 @@ class ShareShard:
             return UNKNOWN_PARTITION
         if leader_epoch in (self._leader_epochs[key], UNINITIALIZED_EPOCH):
             return ShareDecision((), state)
-        change = StateChange(
+        change = LeaderWrite(
             state_epoch=state.state_epoch,
             leader_epoch=leader_epoch,
             start_offset=state.start_offset,
@@ -321,11 +317,18 @@ class ShareShard:
         with those before it.
         """
         key, value = record.share_partition, record.value
+        self.record_offsets[key] = offset
         if isinstance(value, ShareUpdateValue):
             self._replay_update(key, value)
             return
         if value is None:
-            for known in (self.states, self._leader_epochs, self._state_epochs, self._updates):
+            for known in (
+                self.states,
+                self.record_offsets,
+                self._leader_epochs,
+                self._state_epochs,
+                self._updates,
+            ):
                 known.pop(key, None)
         else:
             self._learn_leader(key, value.leader_epoch)
@@ -376,7 +379,7 @@ class ShareShard:
     # What releases do differently
     # ----------------------------------------------------------------------------------------------
 
-    def _refuse_negative(self, change: StateChange) -> Refusal | None:
+    def _refuse_negative(self, change: LeaderWrite) -> Refusal | None:
         if change.leader_epoch < 0:
             return NEGATIVE_LEADER_EPOCH
         return NEGATIVE_STATE_EPOCH if change.state_epoch < 0 else None
@@ -387,7 +390,7 @@ class ShareShard:
     def _refuse_state_epoch(self, key: SharePartitionKey, state_epoch: int) -> Refusal | None:
         if state_epoch < 0:
             return NEGATIVE_STATE_EPOCH
-        return FENCED_STATE if self._state_epochs.get(key, state_epoch) > state_epoch else None
+        return self.fenced_state if self._state_epochs.get(key, state_epoch) > state_epoch else None
 
     def _is_fenced(self, last_epoch: int, epoch: int) -> bool:
         return last_epoch > epoch
@@ -396,7 +399,7 @@ class ShareShard:
         return last_epoch > epoch
 
     def _changed(
-        self, key: SharePartitionKey, change: StateChange, now_ms: int, *, sets_leader: bool
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
     ) -> ShareRecord:
         """Return the record of a change: an update, or a snapshot after enough of them."""
         state = self.states[key]
@@ -470,8 +473,9 @@ class ShareShardBefore44(ShareShard):
     """
 
     combine = staticmethod(combine_in_pairs)
+    fenced_state = FENCED_STATE_BEFORE_44
 
-    def _refuse_negative(self, change: StateChange) -> Refusal | None:
+    def _refuse_negative(self, change: LeaderWrite) -> Refusal | None:
         return None
 
     def _refuse_reader(self, leader_epoch: int) -> Refusal | None:
@@ -479,7 +483,7 @@ class ShareShardBefore44(ShareShard):
 
     def _refuse_state_epoch(self, key: SharePartitionKey, state_epoch: int) -> Refusal | None:
         last = self._state_epochs.get(key, state_epoch)
-        return FENCED_STATE if self._is_fenced(last, state_epoch) else None
+        return self.fenced_state if self._is_fenced(last, state_epoch) else None
 
     def _is_fenced(self, last_epoch: int, epoch: int) -> bool:
         return epoch != UNINITIALIZED_EPOCH and last_epoch > epoch
@@ -488,7 +492,7 @@ class ShareShardBefore44(ShareShard):
         return self._is_fenced(last_epoch, epoch)
 
     def _changed(
-        self, key: SharePartitionKey, change: StateChange, now_ms: int, *, sets_leader: bool
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
     ) -> ShareRecord:
         state = self.states[key]
         changed = replace(
@@ -518,7 +522,7 @@ class ShareShardBefore42(ShareShardBefore43):
     counts_complete = False
 
     def _changed(
-        self, key: SharePartitionKey, change: StateChange, now_ms: int, *, sets_leader: bool
+        self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
     ) -> ShareRecord:
         state = self.states[key]
         is_later = change.state_epoch > state.state_epoch

@@ -44,3 +44,15 @@ class StateBatch(Struct, frozen=True):
     last_offset: int
     delivery_state: int
     delivery_count: int
+
+
+class LeaderWrite(Struct, frozen=True, kw_only=True):
+    """What a leader writes. A start offset of -1 has not changed, a delivery_complete_count of -1
+    is not known.
+    """
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int = NO_DELIVERY_COMPLETE_COUNT
+    batches: tuple[StateBatch, ...] = ()

@@ -227,6 +227,8 @@ class YieldPoint(StrEnum):
     # coordinators: their loads, the transaction coordinator's markers and time-outs
     GROUP_COORDINATOR_ELECTED = "group-coordinator-elected"
     TRANSACTION_COORDINATOR_ELECTED = "transaction-coordinator-elected"
+    SHARE_COORDINATOR_ELECTED = "share-coordinator-elected"
+    SHARE_STATE_ANSWERED = "share-state-answered"
     TRANSACTIONS_READ_BACK = "transactions-read-back"
     TRANSACTION_TIMED_OUT = "transaction-timed-out"
     TRANSACTION_VERIFIED = "transaction-verified"

@@ -11,9 +11,8 @@ from kraftsim.share_groups.rules_share_coordinator import (
     ShareShard,
     ShareState,
     ShareStateLimits,
-    StateChange,
 )
-from kraftsim.share_groups.rules_share_states import SharePartitionKey, StateBatch
+from kraftsim.share_groups.rules_share_states import LeaderWrite, SharePartitionKey, StateBatch
 from protocol.errors import ErrorCode
 
 TOPIC_ID = bytes(range(16))
@@ -59,7 +58,7 @@ class ShareHarness:
         complete: int = -1,
         key: SharePartitionKey = KEY,
     ) -> tuple[ErrorCode, str] | None:
-        change = StateChange(
+        change = LeaderWrite(
             state_epoch=state,
             leader_epoch=leader,
             start_offset=start,

@@ -32,6 +32,7 @@ from kraftsim.producer_ids.broker_handlers import k22_init_producer_id
 from kraftsim.server.broker import Broker
 from kraftsim.server.broker_handlers import k18_api_versions, security
 from kraftsim.server.call import Handler
+from kraftsim.share_groups.broker_handlers import share_states
 from kraftsim.transactions.broker_handlers import descriptions, k27_write_txn_markers, transaction
 from kraftsim.zookeeper.broker_handlers import controller_requests
 
@@ -88,6 +89,7 @@ HANDLERS: tuple[Handler[Broker], ...] = (
     k69_consumer_group_describe.HANDLER,
     configs.LIST_CONFIG_RESOURCES,
     cluster.DESCRIBE_TOPIC_PARTITIONS,
+    *share_states.HANDLERS,
     k88_streams_group_heartbeat.HANDLER,
     k89_streams_group_describe.HANDLER,
     k93_streams_group_topology_description_update.HANDLER,

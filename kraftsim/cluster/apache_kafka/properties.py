@@ -22,8 +22,8 @@ ADVERTISED: Final = "advertised.listeners"
 METADATA_SEGMENT_BYTES: Final = "metadata.log.segment.bytes"
 METADATA_SEGMENT_MIN: Final = 8 * 1024 * 1024
 """metadata.log.segment.min.bytes."""
-SHARE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
-SHARE_IN_SYNC: Final = "share.coordinator.state.topic.min.isr"
+OF_SHARE_TOPIC: Final = "share.coordinator.state.topic."
+"""Every specification says how many replicas it has, for releases that have the topic."""
 DERIVED: Final = (
     "kraftsim.cluster.id",
     "kraftsim.release",
@@ -51,14 +51,14 @@ def apache_properties(
     passed: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for key, value in {**node.properties, **overrides}.items():
-        if key in DERIVED:
+        if key in DERIVED or (key.startswith(OF_SHARE_TOPIC) and not _knows(key, line)):
             continue
         reason = _reason(key, value, line)
         if reason:
             left_out[key] = reason
         else:
             passed[key] = value
-    return _of_few_brokers(_reachable(passed, line), line), left_out
+    return _reachable(passed, line), left_out
 
 
 def _reason(key: str, value: str, line: str) -> str:
@@ -78,17 +78,6 @@ def _knows(key: str, line: str) -> bool:
     return (
         key in tables.broker or key in tables.internal or key.startswith(("rsm.config.", "rlmm."))
     )
-
-
-def _of_few_brokers(passed: dict[str, str], line: str) -> dict[str, str]:
-    """Return properties in which the share coordinator's topic has no more replicas than the other
-    internal topics.
-    """
-    replicas = passed.get("offsets.topic.replication.factor")
-    if replicas is None or not _knows(SHARE_REPLICAS, line):
-        return passed
-    in_sync = passed.get("transaction.state.log.min.isr", "1")
-    return {SHARE_REPLICAS: replicas, SHARE_IN_SYNC: in_sync, **passed}
 
 
 def _reachable(passed: dict[str, str], line: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from kraftsim.groups.rules_group_table import Group
 from kraftsim.groups.rules_offsets import TopicPartition
 from kraftsim.groups.rules_timing import DeletionAnswer, GroupAnswer
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.large_requests import or_refused
+from kraftsim.server.serving_broker import RunningBroker
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -152,6 +154,7 @@ DESCRIBE_GROUPS = Handler(
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 
 class GroupListingParts(Protocol):
@@ -232,7 +235,11 @@ LIST_GROUPS = Handler(
 )
 
 
-def handle_delete_groups(broker: GroupsBroker, call: Call) -> Deferred:
+class GroupDeletionBroker(GroupsBroker, RunningBroker, Protocol):
+    """A broker that deletes groups, and asks share coordinators before."""
+
+
+def handle_delete_groups(broker: GroupDeletionBroker, call: Call) -> Deferred:
     """DeleteGroups: delete empty groups and their offsets.
 
     Return one result for each group, however often it is named: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP
@@ -263,10 +270,40 @@ def handle_delete_groups(broker: GroupsBroker, call: Call) -> Deferred:
             later.complete(DeleteGroupsResponse(results=results))
 
     for led, of_partition in of_partitions.values():
-        _delete(led, of_partition, errors, complete)
+        if any(_is_share_group(led, name) for name in of_partition):
+            work = _delete_share_groups_first(broker, led, of_partition, errors, complete)
+            broker.shell.tasks.spawn(
+                or_refused(work, later, call, refuse_delete_groups), "deletion of share groups"
+            )
+        else:
+            _delete(led, of_partition, errors, complete)
     if not of_partitions:
         complete()
     return later
+
+
+def _is_share_group(led: CoordinatedPartition, name: str) -> bool:
+    group = led.shard.find(name)
+    return not isinstance(group, ClassicGroup | ConsumerGroup | None) and group.type_name == SHARE
+
+
+async def _delete_share_groups_first(
+    broker: GroupDeletionBroker,
+    led: CoordinatedPartition,
+    names: list[str],
+    errors: dict[str, ErrorCode],
+    complete: Callable[[], None],
+) -> None:
+    """Delete the states of share-partitions, and then the groups whose states are deleted, with
+    those of other types.
+    """
+    failed = await broker.groups.share_states.delete_groups(led, names)
+    errors.update(failed)
+    rest = [name for name in names if name not in failed]
+    if rest:
+        _delete(led, rest, errors, complete, waits_first=False)
+    else:
+        complete()
 
 
 def _delete(
@@ -274,6 +311,8 @@ def _delete(
     names: list[str],
     errors: dict[str, ErrorCode],
     complete: Callable[[], None],
+    *,
+    waits_first: bool = True,
 ) -> None:
     """Delete groups of one partition; `errors` gets their results before `complete` is called."""
 
@@ -282,7 +321,10 @@ def _delete(
         errors.update(zip(names, given.errors, strict=True))
         complete()
 
-    led.ask(lambda waiter, now: led.shard.delete_groups(waiter, names, now), on_answer)
+    led.ask(
+        lambda waiter, now: led.shard.delete_groups(waiter, names, now, waits_first=waits_first),
+        on_answer,
+    )
 
 
 def refuse_delete_groups(call: Call, error: ErrorCode) -> Answer:

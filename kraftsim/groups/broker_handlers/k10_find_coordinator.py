@@ -8,12 +8,22 @@ codes verified against Apache Kafka 3.9.1.
 from typing import Final, Protocol
 
 from kraftsim.groups.group_coordinator import GroupTopicsBroker
-from kraftsim.metadata.rules_topic_names import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.metadata.rules_topic_names import (
+    GROUP_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from kraftsim.metadata.topic_creation import CreatingBroker
-from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
+from kraftsim.releases.traits import (
+    PARSES_SHARE_KEYS,
+    REFUSES_SHARE_KEYS,
+    SHARE_KEYS_HAVE_COLONS,
+)
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.serving_broker import AddressBroker, BrokerAddress, ReleaseBroker
 from kraftsim.server.slices import Slices
+from kraftsim.share_groups.rules_share_states import SharePartitionKey
+from kraftsim.share_groups.state_answers import SharesBroker
 from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -33,6 +43,7 @@ FIRST_VERSION_WITH_MANY: Final = 4
 FIRST_VERSION_WITH_SHARES: Final = 6
 NO_PORT: Final = -1
 KEY_SEPARATOR: Final = ":"
+SHARE_KEY_TOKENS: Final = 3
 NO_ERROR: Final = "NONE"
 NOT_AVAILABLE: Final = "The coordinator is not available."
 MALFORMED: Final = (
@@ -48,9 +59,15 @@ Found = tuple[int, BrokerAddress] | ErrorCode
 
 
 class FindingBroker(
-    GroupTopicsBroker, TransactionsBroker, CreatingBroker, AddressBroker, ReleaseBroker, Protocol
+    GroupTopicsBroker,
+    TransactionsBroker,
+    SharesBroker,
+    CreatingBroker,
+    AddressBroker,
+    ReleaseBroker,
+    Protocol,
 ):
-    """A broker that finds the coordinators of groups and transactional ids."""
+    """A broker that finds the coordinators of groups, transactional ids and share-partitions."""
 
 
 def handle(broker: FindingBroker, call: Call) -> Answer:
@@ -78,44 +95,57 @@ def handle(broker: FindingBroker, call: Call) -> Answer:
 
 def _find(broker: FindingBroker, call: Call, key_type: int, key: str) -> Found:
     if key_type == SHARE and call.api_version >= FIRST_VERSION_WITH_SHARES:
-        return _no_share_coordinator(broker, key)
-    if key_type not in (GROUP, TRANSACTION):
+        name, number = SHARE_GROUP_STATE, _share_partition(broker, key)
+    elif key_type == TRANSACTION:
+        name, number = TRANSACTION_STATE, broker.transactions.partitions.partition_of(key)
+    elif key_type == GROUP:
+        name, number = GROUP_METADATA, broker.groups.partition_of(key)
+    else:
         return ErrorCode.INVALID_REQUEST
-    name = TRANSACTION_STATE if key_type == TRANSACTION else GROUP_METADATA
+    if isinstance(number, ErrorCode):
+        return number
     topic = broker.image.topic(name)
     if topic is None:
         broker.creation.create([name])
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    number = (
-        broker.transactions.partitions.partition_of(key)
-        if key_type == TRANSACTION
-        else broker.groups.partition_of(key)
-    )
     leader = topic.partitions[number].leader
     address = broker.address_of(leader, call.listener)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
 
 
-def _no_share_coordinator(broker: FindingBroker, key: str) -> ErrorCode:
-    """Return the error of a key: no broker coordinates share groups, and later releases validate
-    the key first.
+def _share_partition(broker: FindingBroker, key: str) -> int | ErrorCode:
+    """Return the partition of a share coordinator key, or the error of one that has none: before
+    4.1 no broker coordinates share groups.
     """
     has = broker.parts.release.has
-    is_refused = not _is_share_key(key) if has(PARSES_SHARE_KEYS) else has(REFUSES_SHARE_KEYS)
-    return ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not has(PARSES_SHARE_KEYS):
+        return (
+            ErrorCode.INVALID_REQUEST
+            if has(REFUSES_SHARE_KEYS)
+            else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+    parsed = _share_key(key, has_colons=has(SHARE_KEYS_HAVE_COLONS))
+    return ErrorCode.INVALID_REQUEST if parsed is None else broker.shares.partition_of(parsed)
 
 
-def _is_share_key(key: str) -> bool:
-    """Return whether a key has the form group:topicId:partition; the group id may contain
-    colons.
+def _share_key(key: str, *, has_colons: bool) -> str | None:
+    """Return a key of the form group:topicId:partition as the coordinator hashes it; None if it is
+    none. With colons in the group id since 4.2, before with spaces around it that do not count.
     """
-    group_id, _, rest = key.rpartition(KEY_SEPARATOR)[0].rpartition(KEY_SEPARATOR)
+    tokens = key.rstrip(KEY_SEPARATOR).split(KEY_SEPARATOR)
+    if len(tokens) < SHARE_KEY_TOKENS or (len(tokens) > SHARE_KEY_TOKENS and not has_colons):
+        return None
+    *group, topic_id, partition = tokens
+    group_id = KEY_SEPARATOR.join(group)
     try:
-        parse_uuid_text(rest)
-        parse_int32(key.rpartition(KEY_SEPARATOR)[2])
+        share_partition = SharePartitionKey(
+            group_id if has_colons else group_id.strip(),
+            parse_uuid_text(topic_id),
+            parse_int32(partition),
+        )
     except ValueError:
-        return False
-    return bool(group_id)
+        return None
+    return share_partition.coordinator_key if group_id.strip() else None
 
 
 def _row(key_type: int, key: str, found: Found) -> Coordinator:

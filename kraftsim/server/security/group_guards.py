@@ -28,6 +28,7 @@ from protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from protocol.messages.k10_find_coordinator import (
+    SHARE,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -62,6 +63,7 @@ GROUP: Final = AclResourceType.GROUP
 FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 FIRST_VERSION_WITH_KEYS = 4
+FIRST_VERSION_WITH_SHARES = 6
 FIRST_VERSION_WITH_PROTOCOL = 5
 NOWHERE: Final = -1
 
@@ -88,9 +90,18 @@ def authorize_sync(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
 
 
 def authorize_coordinator(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
-    """FindCoordinator needs DESCRIBE on the group or transactional id."""
+    """FindCoordinator needs DESCRIBE on the group or transactional id; brokers alone find share
+    coordinators.
+    """
     request = asked.call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
+    if (
+        request.key_type == SHARE
+        and asked.call.api_version >= FIRST_VERSION_WITH_SHARES
+        and request.coordinator_keys
+        and not asked.may_on_cluster(AclOperation.CLUSTER_ACTION)
+    ):
+        return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kind, error = (
         (AclResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if request.key_type == OF_TRANSACTIONS

@@ -1,0 +1,1 @@
+"""Requests that a broker answers about this concern."""

@@ -1,0 +1,1 @@
+"""Invariants about this concern, one file for each subject."""
