@@ -462,3 +462,12 @@ SHARE_STARTS_ONLY_ADVANCE = Trait(
 """A share coordinator refuses negative epochs, and never moves a start offset back (before: -1 is
 an unknown epoch, and the start offset is the last one written).
 """
+
+RETRIES_LOST_STATE_REQUESTS = Trait(
+    name="retries-lost-state-requests",
+    since_release="4.2",
+    why="PersisterStateManager.checkResponseError of 4.2.2; checkNetworkError of 4.1.2",
+)
+"""A broker repeats a request to a share coordinator that was not answered (before: the operation
+fails with NETWORK_EXCEPTION or REQUEST_TIMED_OUT).
+"""

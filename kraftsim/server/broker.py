@@ -35,6 +35,7 @@ from kraftsim.partitions.rules_fetch_sessions import FetchSessions
 from kraftsim.partitions.rules_follower import Following
 from kraftsim.partitions.throttles import ReplicationThrottles
 from kraftsim.producer_ids.broker import BlockChannel, ChannelContext, ProducerIds, block_channel
+from kraftsim.releases.traits import RETRIES_LOST_STATE_REQUESTS
 from kraftsim.server.api_offer import ApiOffer, spoken_versions
 from kraftsim.server.call import Handler
 from kraftsim.server.client_quotas import ClientQuotas, throttled
@@ -65,6 +66,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraftsim.share_groups.share_coordinator import ShareCoordinator
+    from kraftsim.share_groups.state_persister import StatePersister
 
 
 class Broker:
@@ -199,6 +201,7 @@ class Broker:
             self._serves_streams,
         )
         self._shares: ShareCoordinator | None = None
+        self._persister: StatePersister | None = None
         self.verifier = self.parts.verifier(
             self.shell, lambda: self.image, own_versions=spoken_versions(self.source.apis)
         )
@@ -313,6 +316,8 @@ class Broker:
         self.groups.close()
         self.transactions.close()
         self.verifier.close()
+        if self._persister is not None:
+            self._persister.close()
         if self.tiered is not None:
             self.tiered.close()
         for channel in self._channels:
@@ -399,6 +404,20 @@ class Broker:
         """Return whether the broker serves streams groups: since 4.2, from streams.version 1 on."""
         return self.features.level(STREAMS_VERSION) > 0 and may_serve_streams(self.config)
 
+    @property
+    def persister(self) -> "StatePersister":
+        """The client side of share coordinators, which is created when it is first needed."""
+        if self._persister is None:
+            from kraftsim.share_groups.state_persister import StatePersister
+
+            self._persister = StatePersister(
+                self.shell,
+                lambda: self.image,
+                own_versions=spoken_versions(self.source.apis),
+                retries_lost=self.parts.release.has(RETRIES_LOST_STATE_REQUESTS),
+            )
+        return self._persister
+
     async def _rebuild_from_remote(
         self,
         hosted: HostedPartition,
@@ -482,6 +501,8 @@ class Broker:
         self.replication.abort()
         self.transactions.abort()
         self.verifier.abort()
+        if self._persister is not None:
+            self._persister.abort()
         if self.tiered is not None:
             self.tiered.abort()
         self.groups.close()
