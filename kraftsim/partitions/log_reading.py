@@ -228,6 +228,13 @@ class LogReader(PartitionDirectory):
         """The base offsets of the segments, ascending."""
         return [segment.base_offset for segment in self._segments.segments]
 
+    def spans_segments(self, first_offset: int, end_offset: int) -> bool:
+        """Return whether the offsets of [first_offset, end_offset) are in several segments."""
+        base_offsets = self.base_offsets
+        return first_offset < end_offset and bisect_right(base_offsets, first_offset) < (
+            bisect_right(base_offsets, end_offset - 1)
+        )
+
     def records_file(self, base_offset: int) -> File:
         """Return the records file of the segment with this base offset."""
         return self._files.log_file(base_offset)

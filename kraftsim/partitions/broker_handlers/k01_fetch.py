@@ -8,7 +8,6 @@ Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest,
 kafka.server.DelayedFetch.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Protocol, cast
 
@@ -360,10 +359,7 @@ class FetchReader:
         answers_behind = self._broker.parts.answers_readers_behind and not self.is_for_follower
         for hosted, bounds in self._reads:
             if bounds.first_offset < bounds.end_offset:
-                base_offsets = hosted.log.base_offsets
-                if bisect_right(base_offsets, bounds.first_offset) < bisect_right(
-                    base_offsets, bounds.end_offset - 1
-                ):
+                if hosted.log.spans_segments(bounds.first_offset, bounds.end_offset):
                     return True
             elif answers_behind and self._position(hosted, bounds) > (
                 bounds.last_stable_offset if self._reads_committed else bounds.high_watermark
