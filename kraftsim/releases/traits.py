@@ -226,6 +226,24 @@ PARSES_SHARE_KEYS = Trait(
 accepts any).
 """
 
+THROTTLED_DELIVERIES = Trait(
+    name="throttled-deliveries",
+    since_release="4.2",
+    why="KIP-932; SharePartition.acquireSubsetBatchRecords of 4.2.2, absent in 4.1.2",
+)
+"""Records that a share group has failed to process half as often as allowed are delivered in ever
+smaller numbers, in the end one by one (before: with their whole batch).
+"""
+
+COUNTED_ABANDONED_DELIVERIES = Trait(
+    name="counted-abandoned-deliveries",
+    since_release="4.2",
+    why="KIP-932; SharePartition.releaseAcquiredRecords of 4.1.2 and 4.2.2",
+)
+"""A delivery counts although the share session of the member ended before it acknowledged the
+record (before: it is taken back).
+"""
+
 USER_RIGHTS = Trait(name="user-rights", since_release="3.3", why="KIP-373")
 """ACLs support the resource USER and the operations CREATE_TOKENS and DESCRIBE_TOKENS."""
 

@@ -66,6 +66,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraftsim.share_groups.share_coordinator import ShareCoordinator
+    from kraftsim.share_groups.share_requests import ShareRequests
     from kraftsim.share_groups.state_persister import StatePersister
 
 
@@ -189,6 +190,7 @@ class Broker:
     def _make_coordinators(self) -> None:
         """Create the group and transaction coordinators and the producer id manager."""
         self.group_configs = configs_of_groups(self.config, lambda: self.image)
+        self._share_requests: ShareRequests | None = None
         self.groups = GroupCoordinator(
             self.shell,
             lambda: self.image,
@@ -314,6 +316,8 @@ class Broker:
         self.deletions.close()
         self.replication.close()
         self.groups.close()
+        if self._share_requests is not None:
+            self._share_requests.manager.close()
         self.transactions.close()
         self.verifier.close()
         if self._persister is not None:
@@ -418,6 +422,20 @@ class Broker:
             )
         return self._persister
 
+    @property
+    def serves_share_groups(self) -> bool:
+        """Whether share.version is enabled."""
+        return self.features.level(SHARE_VERSION) > 0
+
+    @property
+    def share_requests(self) -> "ShareRequests":
+        """The share-partitions that it leads; loaded with the first request of a member."""
+        if self._share_requests is None:
+            from kraftsim.share_groups.share_requests import share_requests_of
+
+            self._share_requests = share_requests_of(self, self.persister, self.parts)
+        return self._share_requests
+
     async def _rebuild_from_remote(
         self,
         hosted: HostedPartition,
@@ -443,6 +461,8 @@ class Broker:
         self.transactions.on_partition_changed(key)
         if key[0] == SHARE_GROUP_STATE and self.parts.has_share_groups:
             self.shares.on_partition_changed(key)
+        if self._share_requests is not None:
+            self._share_requests.manager.on_partition_changed(key)
 
     def is_alive(self, broker_id: int) -> bool:
         """Return whether a broker is registered and unfenced."""
@@ -462,6 +482,8 @@ class Broker:
 
     async def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Apply the changes of a metadata image."""
+        if self._share_requests is not None and not self.serves_share_groups:
+            self._share_requests.manager.clear("share groups were disabled")
         if changes.registries:
             self.quotas.follow(image.registries.quotas.records())
             self._listeners.follow_quotas(image.registries.quotas.records())

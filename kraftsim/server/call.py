@@ -79,6 +79,10 @@ class Connection(Protocol):
         """Close the connection after pending responses have been written."""
         ...
 
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection is lost, to release what is bound to it."""
+        ...
+
 
 class Call:
     """A decoded request and its connection. One is created per request, so the class is flat, and

@@ -245,6 +245,16 @@ class ServerConnection(asyncio.Protocol):
         self.close_reason = self.close_reason or REASON_PEER
         self._on_lost(self)
 
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection is lost, to release what is bound to it."""
+        before = self._on_lost
+
+        def on_lost(connection: ServerConnection) -> None:
+            callback()
+            before(connection)
+
+        self._on_lost = on_lost
+
     def pause_writing(self) -> None:
         """Back-pressure: stop serving this connection until `resume_writing` is called."""
         self.pauses += 1

@@ -73,6 +73,7 @@ from kraftsim.releases.traits import (
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     CONSUMER_GROUPS,
+    COUNTED_ABANDONED_DELIVERIES,
     COUNTS_COMPLETE_SHARE_RECORDS,
     DELAYED_ASSIGNMENTS,
     DISJOINT_PRODUCER_ID_BLOCKS,
@@ -104,6 +105,7 @@ from kraftsim.releases.traits import (
     SHUTDOWN_AT_REGISTRATION,
     SNAPSHOT_OF_EVERY_SEGMENT,
     STREAMS_ROLES,
+    THROTTLED_DELIVERIES,
     TRANSACTIONS_HAVE_EPOCHS,
     TWO_PHASE_COMMIT_RIGHT,
     USER_RIGHTS,
@@ -185,6 +187,8 @@ class Parts:
     has_consumer_groups: bool
     share_groups_first: bool
     has_share_groups: bool
+    throttles_deliveries: bool
+    counts_abandoned_deliveries: bool
     members_drop_unsubscribed: bool
     streams_have_roles: bool
     members_may_rejoin: bool
@@ -270,6 +274,8 @@ class Parts:
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             share_groups_first=release.has(SHARE_GROUPS_FIRST),
             has_share_groups=release.has(PARSES_SHARE_KEYS),
+            throttles_deliveries=release.has(THROTTLED_DELIVERIES),
+            counts_abandoned_deliveries=release.has(COUNTED_ABANDONED_DELIVERIES),
             members_drop_unsubscribed=release.has(MEMBERS_DROP_UNSUBSCRIBED),
             streams_have_roles=release.has(STREAMS_ROLES),
             members_may_rejoin=release.has(MEMBERS_REJOIN),

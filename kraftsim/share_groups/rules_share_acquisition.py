@@ -81,19 +81,19 @@ class AcquiredRange(Struct, frozen=True):
     delivery_count: int
 
 
-class Acquired(Struct, frozen=True):
+class AcquiredOffsets(Struct, frozen=True):
     """Everything that a member got of one share-partition; `count` is the number of offsets."""
 
     ranges: tuple[AcquiredRange, ...] = ()
     count: int = 0
 
 
-NOTHING_ACQUIRED: Final = Acquired()
+NOTHING_ACQUIRED: Final = AcquiredOffsets()
 
 
 def acquire(
     partition: SharePartition, asked: AcquireRequest, limits: ShareLimits, now_ms: int
-) -> Acquired:
+) -> AcquiredOffsets:
     """Acquire records for a member; nothing if nothing is available, or too much is in flight."""
     if not partition.is_active or asked.records_max <= 0 or not asked.batches:
         return NOTHING_ACQUIRED
@@ -132,7 +132,7 @@ class _Acquisition:
         self._count = 0
         self._left = 0
 
-    def run(self) -> Acquired:
+    def run(self) -> AcquiredOffsets:
         """Acquire what there is."""
         partition = self._partition
         if self._last_read < partition.start_offset:
@@ -156,7 +156,7 @@ class _Acquisition:
                 self._acquire_new(known[-1].last_offset + 1, self._last_read)
             if self._found:
                 partition.pass_gaps(self._found[-1].last_offset + 1)
-        return Acquired(tuple(self._found), self._count)
+        return AcquiredOffsets(tuple(self._found), self._count)
 
     def _records_max(self) -> int:
         """Return how many records may be acquired.
@@ -365,8 +365,8 @@ def joined(ranges: Sequence[AcquiredRange]) -> list[AcquiredRange]:
 
 
 def _without_aborted(
-    partition: SharePartition, asked: AcquireRequest, acquired: Acquired
-) -> Acquired:
+    partition: SharePartition, asked: AcquireRequest, acquired: AcquiredOffsets
+) -> AcquiredOffsets:
     aborted = aborted_batches(asked.batches, asked.aborted, asked.abort_markers)
     for batch in aborted:
         partition.archive(
@@ -378,7 +378,7 @@ def _without_aborted(
         )
     ranges = _cut_out(acquired.ranges, aborted)
     count = sum(each.last_offset - each.first_offset + 1 for each in ranges)
-    return Acquired(tuple(ranges), count)
+    return AcquiredOffsets(tuple(ranges), count)
 
 
 def aborted_batches(

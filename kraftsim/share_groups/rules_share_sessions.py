@@ -48,7 +48,7 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
-class ShareSession:
+class CachedShareSession:
     """One session. `epoch` is that of the next request."""
 
     __slots__ = ("connection", "epoch", "key", "partitions")
@@ -109,7 +109,7 @@ class ShareFetchContext(Struct, frozen=True, kw_only=True):
 
     epoch: int
     partitions: Sequence[SharedTopicPartition] = ()
-    session: ShareSession | None = None
+    session: CachedShareSession | None = None
 
     @property
     def is_final(self) -> bool:
@@ -140,14 +140,14 @@ class ShareSessions:
 
     def __init__(self, places: int) -> None:
         self._places = places
-        self._sessions: dict[SessionKey, ShareSession] = {}
-        self._of_connection: dict[int, ShareSession] = {}
+        self._sessions: dict[SessionKey, CachedShareSession] = {}
+        self._of_connection: dict[int, CachedShareSession] = {}
         self._members: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def find(self, key: SessionKey) -> ShareSession | None:
+    def find(self, key: SessionKey) -> CachedShareSession | None:
         """Return the session of a member, or None."""
         return self._sessions.get(key)
 
@@ -176,7 +176,7 @@ class ShareSessions:
                 return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "a partition is named twice")
             if len(self._sessions) >= self._places:
                 return Refusal(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"{self._places} sessions")
-            self._open(ShareSession(key, connection, added))
+            self._open(CachedShareSession(key, connection, added))
             return ShareFetchContext(epoch=epoch, partitions=added)
         refusal = self._refuse(session, epoch)
         if refusal is not None:
@@ -198,7 +198,7 @@ class ShareSessions:
             session.epoch = next_share_epoch(session.epoch)
         return refusal
 
-    def _refuse(self, session: ShareSession | None, epoch: int) -> Refusal | None:
+    def _refuse(self, session: CachedShareSession | None, epoch: int) -> Refusal | None:
         if session is None:
             return Refusal(ErrorCode.SHARE_SESSION_NOT_FOUND, "the member has no session")
         if epoch not in (FINAL_SESSION_EPOCH, session.epoch):
@@ -208,20 +208,20 @@ class ShareSessions:
             )
         return None
 
-    def _open(self, session: ShareSession) -> None:
+    def _open(self, session: CachedShareSession) -> None:
         self._sessions[session.key] = session
         self._of_connection[session.connection] = session
         group_id = session.key.group_id
         self._members[group_id] = self._members.get(group_id, 0) + 1
 
-    def remove(self, key: SessionKey) -> ShareSession | None:
+    def remove(self, key: SessionKey) -> CachedShareSession | None:
         """End a session, and return it."""
         session = self._sessions.pop(key, None)
         if session is not None:
             self._members[key.group_id] -= 1
         return session
 
-    def lost(self, connection: int) -> tuple[ShareSession | None, str | None]:
+    def lost(self, connection: int) -> tuple[CachedShareSession | None, str | None]:
         """A connection is lost. Returns the session that was bound to it, if it has not ended
         before, and the group of it if no session of that is left.
         """

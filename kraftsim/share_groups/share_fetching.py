@@ -18,7 +18,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.share_groups.rules_share_acquisition import (
     NOTHING_ACQUIRED,
     AbortedRange,
-    Acquired,
+    AcquiredOffsets,
     AcquireMode,
     AcquireRequest,
     acquire,
@@ -74,7 +74,11 @@ class _Acquirable(Struct):
 
 
 class DelayedShareFetch:
-    """A fetch that waits. `on_done` gets the rows of the response, exactly once."""
+    """A fetch that waits. `on_done` gets the rows of the response, exactly once.
+
+    A share-partition that fails to load does not end the wait, as in Kafka: a client that asks
+    again and again has to wait in between.
+    """
 
     def __init__(
         self,
@@ -114,9 +118,6 @@ class DelayedShareFetch:
     def try_complete(self) -> bool:
         """Respond if enough can be acquired, or if something has to be reported."""
         if self._is_done:
-            return True
-        if len(self._failed) == len(self._asked.partitions):
-            self._finish({})
             return True
         found = self._read_acquirable()
         if not found:
@@ -227,7 +228,7 @@ class DelayedShareFetch:
 
     def _acquire_of(
         self, each: _Acquirable, read: SharedRead, left: int
-    ) -> tuple[Acquired, bytes | memoryview]:
+    ) -> tuple[AcquiredOffsets, bytes | memoryview]:
         if not len(read.records) or left <= 0:
             return NOTHING_ACQUIRED, EMPTY
         asked, partition = self._asked, each.led.partition

@@ -36,9 +36,9 @@ from kraftsim.share_groups.rules_share_partition import (
     StateWrite,
 )
 from kraftsim.share_groups.rules_share_sessions import (
+    CachedShareSession,
     SessionKey,
     SharedTopicPartition,
-    ShareSession,
     ShareSessions,
     TopicIdAndPartition,
 )
@@ -51,7 +51,9 @@ from protocol.errors import ErrorCode
 
 WatchKey: TypeAlias = SharePartitionKey | PartitionKey
 Result: TypeAlias = Refusal | None
-NEVER_CREATED: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+NOT_LOADED: Final = Refusal(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+)
 FENCING: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH,
@@ -235,8 +237,8 @@ class SharePartitionManager:
             refusal = partition.activate(found.state_epoch, start_offset, found.batches)
         if refusal is not None:
             partition.phase = SharePhase.FAILED
-            self.drop(partition.key, "it could not be loaded")
             on_failed(refusal)
+            self.drop(partition.key, "it could not be loaded")
             return
         self.waiting.check(partition.key)
 
@@ -307,7 +309,7 @@ class SharePartitionManager:
 
     def release(
         self,
-        session: ShareSession,
+        session: CachedShareSession,
         on_done: Callable[[dict[TopicIdAndPartition, Result]], None],
     ) -> None:
         """Release what the member of a session has acquired, in all its partitions."""
@@ -341,7 +343,7 @@ class SharePartitionManager:
             key = SharePartitionKey(group_id, *place)
             led = self._led.get(key)
             if led is None:
-                results[place] = NEVER_CREATED
+                results[place] = NOT_LOADED
                 left.discard(place)
                 continue
             changed = apply(led)
@@ -448,7 +450,7 @@ class SharePartitionManager:
             for key in [key for key in self._led if key.group_id == empty_group]:
                 self.drop(key, "the group has no members")
 
-    def _end(self, session: ShareSession, reason: str) -> None:
+    def _end(self, session: CachedShareSession, reason: str) -> None:
         self._broker.world.emit(
             ShareSessionClosed(
                 group_id=session.key.group_id, member_id=session.key.member_id, reason=reason

@@ -159,6 +159,8 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: (
         streams_guards.authorize_streams_description_update
     ),
+    ApiKey.SHARE_FETCH: group_guards.authorize_share_member,
+    ApiKey.SHARE_ACKNOWLEDGE: group_guards.authorize_share_member,
     ApiKey.TXN_OFFSET_COMMIT: group_guards.authorize_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_CONFIGS: authorize_descriptions,

@@ -236,6 +236,18 @@ def authorize_heartbeat(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     return asked.pass_on() if may else asked.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
+def authorize_share_member(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
+    """ShareFetch and ShareAcknowledge need READ on the group, and READ on each topic."""
+    group_id = asked.call.body.group_id
+    if not asked.node.serves_share_groups or group_id is None:
+        return asked.pass_on()  # refused, whatever the principal
+    if not asked.may(AclOperation.READ, AclResourceType.GROUP, group_id):
+        return asked.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return asked.pass_on_allowed(
+        lambda name: asked.may(AclOperation.READ, AclResourceType.TOPIC, name)
+    )
+
+
 def authorize_consumer_group_descriptions(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually, and groups whose members have unauthorized
     topics.

@@ -218,9 +218,14 @@ def _guarded(handler: Handler[N], guard: Guard[N], authorizer: Authorizer) -> Ha
 
 
 class GuardedBroker(GroupTopicsBroker, ConfiguredBroker, Protocol):
-    """A broker with an authorizer: the names of topic ids, whether consumer groups are enabled,
-    and whether Metadata creates topics.
+    """A broker with an authorizer: the names of topic ids, whether consumer groups and share groups
+    are enabled, and whether Metadata creates topics.
     """
+
+    @property
+    def serves_share_groups(self) -> bool:
+        """Whether share.version is enabled."""
+        ...
 
 
 class StateWriter(Protocol):
