@@ -258,6 +258,17 @@ _TEMPLATES: Final = {
     f"({{error_code}}), {_PRODUCER}",
     "TransactionErred": "client {client_id} received {error_code} in transaction {transaction} "
     "({api}), {is_fatal?which is fatal|after which it must abort}",
+    "TransactionFound": "client {client_id} found the open transaction of {transactional_id}: "
+    f"{_PRODUCER}",
+    "TransactionKept": "{node} gives {transactional_id} to producer "
+    "{next_producer_id} epoch {next_producer_epoch}, and keeps the open transaction of "
+    f"{_PRODUCER}",
+    "TransactionPrepared": "client {client_id} prepared transaction {transaction}, "
+    f"{_PRODUCER}",
+    "DatabaseCommitted": "the database committed transaction {transaction} for client "
+    f"{{client_id}}, {_PRODUCER}",
+    "DatabaseCompared": "{key_count#key} are in the database and in topic {topic}; only in the "
+    "database: {only_in_database}; only in the topic: {only_in_topic}",
     "TransactionLoaded": "{node} loaded {transactional_id} in state {state}, "
     f"{_PRODUCER}, from offset {{record_offset}}",
     "TransactionOffsetAccepted": "client {client_id} has the offset {offset} of "

@@ -65,6 +65,53 @@ class TransactionEnded(Event):
     error_code: int
 
 
+class TransactionPrepared(Event):
+    """All records of a transaction are acknowledged: its participant of a two-phase commit tells
+    the database the producer id and epoch of the transaction, which name it (KIP-939).
+    """
+
+    client_id: str
+    transactional_id: str
+    transaction: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionFound(Event):
+    """A participant got the open transaction of the producer before it: the producer id and epoch
+    of that transaction, -1 if there is none.
+    """
+
+    client_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class DatabaseCommitted(Event):
+    """A database committed its part of a two-phase commit, with the prepared transaction of its
+    participant; `record_keys` are those of the records in it, separated by spaces.
+    """
+
+    client_id: str
+    transactional_id: str
+    transaction: str
+    producer_id: int
+    producer_epoch: int
+    record_keys: str
+
+
+class DatabaseCompared(Event):
+    """An audit compared the rows of a database with the records of a topic, both from their
+    beginning: how many keys are in both, and which in one only, separated by spaces.
+    """
+
+    topic: str
+    key_count: int
+    only_in_database: str
+    only_in_topic: str
+
+
 class TransactionErred(Event):
     """A transactional producer received an error that is not retriable: it must abort, or, if
     is_fatal, close. `api` is what it asked for, empty if the client does not tell.

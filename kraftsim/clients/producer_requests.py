@@ -22,7 +22,11 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.k22_init_producer_id import (
+    NO_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -56,13 +60,22 @@ before 2.5 (KIP-447).
 """
 FIRST_WITH_IDENTITY = 3
 """The first InitProducerId with the current producer id and epoch."""
+WITH_TWO_PHASE_COMMIT = 6
+"""The InitProducerId of a participant of a two-phase commit (KIP-939), unstable in releases."""
 
 
 def last_version(question: Question, *, is_implicit: bool, names_member: bool) -> int:
     """Return the newest version to use for a request."""
     if isinstance(question, CommitOffsets) and not names_member:
         return LAST_WITHOUT_MEMBER
+    if is_of_two_phase_commit(question):
+        return WITH_TWO_PHASE_COMMIT
     return (LAST_IMPLICIT if is_implicit else LAST_EXPLICIT)[api_of(question)]
+
+
+def is_of_two_phase_commit(question: Question) -> bool:
+    """Return whether a request needs WITH_TWO_PHASE_COMMIT."""
+    return isinstance(question, InitProducerId) and (question.participates or question.keeps)
 
 
 def takes_member(version: int) -> bool:
@@ -98,6 +111,7 @@ def request_of(question: Question, version: int) -> Message:
             )
             if identity is not None and version >= FIRST_WITH_IDENTITY:
                 init.producer_id, init.producer_epoch = identity
+            init.enable2_pc, init.keep_prepared_txn = question.participates, question.keeps
             return init
         case AddPartitions(
             transactional_id=transactional_id, identity=identity, partitions=partitions
@@ -179,7 +193,14 @@ def answered(answer: Message) -> Answered:
                 if answer.error_code == ErrorCode.NONE
                 else None
             )
-            return Answered(error_code=error_of(answer.error_code), identity=identity)
+            kept = ProducerIdentity(
+                answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
+            )
+            return Answered(
+                error_code=error_of(answer.error_code),
+                identity=identity,
+                kept=None if kept.producer_id == NO_PRODUCER_ID else kept,
+            )
         case AddPartitionsToTxnResponse():
             added = {
                 TopicPartition(topic.name, each.partition_index): error_of(

@@ -24,6 +24,7 @@ from kraftsim.clients.rules_transaction_steps import (
     InitAsked,
     Meaning,
     OffsetsGiven,
+    PrepareAsked,
     Question,
 )
 from kraftsim.clients.rules_transactional_producer import GatedProducer, TransactionalProducer
@@ -149,7 +150,7 @@ class DesignDocumentProducer(TransactionalProducer):
 
     def _on_application(
         self,
-        happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked,
+        happened: InitAsked | BeginAsked | OffsetsGiven | PrepareAsked | CommitAsked | AbortAsked,
         now_ms: int,
     ) -> None:
         if isinstance(happened, OffsetsGiven) and happened.group.generation_id == NO_GENERATION_ID:

@@ -45,6 +45,8 @@ class ProducerState(Enum):
     """
     READY = auto()
     IN_TRANSACTION = auto()
+    PREPARED = auto()
+    """Of a participant of a two-phase commit: the transaction can only be ended."""
     COMMITTING = auto()
     ABORTING = auto()
     ABORTABLE_ERROR = auto()
@@ -102,6 +104,10 @@ class TransactionalSettings:
     """kraftsim only: whether transaction.version 2 is used if the cluster has it; False: an older
     client.
     """
+    participates: bool = False
+    """transaction.two.phase.commit.enable (KIP-939)."""
+    keeps: bool = False
+    """The argument of initTransactions: an open transaction of the producer before is kept."""
 
 
 # Requests
@@ -109,11 +115,16 @@ class TransactionalSettings:
 
 
 class InitProducerId(msgspec.Struct, frozen=True, kw_only=True):
-    """Initialize the transactional id; with an identity: bump its epoch (KIP-360)."""
+    """Initialize the transactional id; with an identity: bump its epoch (KIP-360).
+
+    `participates`: in a two-phase commit; `keeps`: the open transaction (KIP-939).
+    """
 
     transactional_id: str
     transaction_timeout_ms: int
     identity: ProducerIdentity | None
+    participates: bool = False
+    keeps: bool = False
 
 
 class AddPartitions(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +190,10 @@ class OffsetsGiven(msgspec.Struct, frozen=True, kw_only=True):
     offsets: Mapping[TopicPartition, int]
 
 
+class PrepareAsked(msgspec.Struct, frozen=True):
+    """prepareTransaction(), once every record is acknowledged and every offset stored."""
+
+
 class CommitAsked(msgspec.Struct, frozen=True):
     """commitTransaction()."""
 
@@ -205,12 +220,14 @@ class CoordinatorLost(msgspec.Struct, frozen=True, kw_only=True):
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """The response to the request in flight.
 
-    `errors` if there is one per partition; `identity` if the response has one.
+    `errors` if there is one per partition; `identity` if the response has one; `kept` is that of
+    the open transaction (KIP-939).
     """
 
     error_code: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = {}
     identity: ProducerIdentity | None = None
+    kept: ProducerIdentity | None = None
 
 
 class QuestionLost(msgspec.Struct, frozen=True):
@@ -221,6 +238,7 @@ TransactionalInput = (
     InitAsked
     | BeginAsked
     | OffsetsGiven
+    | PrepareAsked
     | CommitAsked
     | AbortAsked
     | CoordinatorFound

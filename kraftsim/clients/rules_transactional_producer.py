@@ -53,6 +53,7 @@ from kraftsim.clients.rules_transaction_steps import (
     Meaning,
     OffsetsAccepted,
     OffsetsGiven,
+    PrepareAsked,
     ProducerErred,
     ProducerState,
     Question,
@@ -133,6 +134,7 @@ IMPLICIT_SINCE = 2
 """
 IN_DOUBT = (
     ProducerState.IN_TRANSACTION,
+    ProducerState.PREPARED,
     ProducerState.COMMITTING,
     ProducerState.ABORTING,
     ProducerState.ABORTABLE_ERROR,
@@ -153,6 +155,8 @@ class TransactionalProducer:
         self.state = ProducerState.UNINITIALISED
         self.error_code = ErrorCode.NONE
         self.identity: ProducerIdentity | None = None
+        self.prepared: ProducerIdentity | None = None
+        """The identity of a prepared transaction: its own, or that of one that was kept."""
         self.is_implicit = False
         """Whether the current transaction uses transaction.version 2."""
         self._begins_implicit = False
@@ -193,7 +197,14 @@ class TransactionalProducer:
         """Handle an input and return the effects, in order."""
         self._effects = []
         match happened:
-            case InitAsked() | BeginAsked() | OffsetsGiven() | CommitAsked() | AbortAsked():
+            case (
+                InitAsked()
+                | BeginAsked()
+                | OffsetsGiven()
+                | PrepareAsked()
+                | CommitAsked()
+                | AbortAsked()
+            ):
                 self._on_application(happened, now_ms)
             case CoordinatorFound() | CoordinatorLost() | Answered() | QuestionLost():
                 self._on_coordinator(happened, now_ms)
@@ -217,7 +228,7 @@ class TransactionalProducer:
 
     def _on_application(
         self,
-        happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked,
+        happened: InitAsked | BeginAsked | OffsetsGiven | PrepareAsked | CommitAsked | AbortAsked,
         now_ms: int,
     ) -> None:
         match happened:
@@ -235,8 +246,13 @@ class TransactionalProducer:
                     "offsets are sent in a transaction, one group at a time"
                 )
                 self._group, self._offsets = group, dict(offsets)
+            case PrepareAsked():
+                assert self.state is ProducerState.IN_TRANSACTION and not self.record_count, (
+                    "a transaction is prepared when all of it is acknowledged"
+                )
+                self.state, self.prepared = ProducerState.PREPARED, self.identity
             case CommitAsked():
-                assert self.state is ProducerState.IN_TRANSACTION, (
+                assert self.state in (ProducerState.IN_TRANSACTION, ProducerState.PREPARED), (
                     f"no commit while the producer is {self.state.name}"
                 )
                 self.state = ProducerState.COMMITTING
@@ -244,6 +260,7 @@ class TransactionalProducer:
             case AbortAsked():
                 assert self.state in (
                     ProducerState.IN_TRANSACTION,
+                    ProducerState.PREPARED,
                     ProducerState.ABORTABLE_ERROR,
                 ), f"no abort while {self.state.name}"
                 self.state = ProducerState.ABORTING
@@ -381,6 +398,9 @@ class TransactionalProducer:
                 self._begins_implicit = self._may_add_implicitly
                 self._effects.append(IdTaken(answer.identity))
                 self._use(answer.identity)
+                if answer.kept is not None:
+                    self.state, self.prepared = ProducerState.PREPARED, answer.kept
+                    self.is_implicit = self._has_begun_at_coordinator = True
             case AddPartitions(partitions=partitions):
                 self._has_begun_at_coordinator = True
                 for where in partitions:
@@ -443,7 +463,7 @@ class TransactionalProducer:
         self._effects.append(
             TransactionSettled(outcome=outcome, identity=self.identity, error_code=self.error_code)
         )
-        self.error_code = ErrorCode.NONE
+        self.error_code, self.prepared = ErrorCode.NONE, None
         self._partitions, self._new_partitions, self._offsets, self._added_groups = {}, {}, {}, {}
         self._has_begun_at_coordinator = False
         if identity is not None and identity != self.identity:
@@ -536,6 +556,8 @@ class TransactionalProducer:
                 transactional_id=transactional_id,
                 transaction_timeout_ms=timeout_ms,
                 identity=self.identity,
+                participates=self._settings.participates,
+                keeps=self._settings.keeps and self.identity is None,
             )
         if self.state not in (
             ProducerState.IN_TRANSACTION,

@@ -35,6 +35,7 @@ from kraftsim.clients.producer import LIBRARY, ProduceOutbox, emit_delivered, le
 from kraftsim.clients.producer_requests import (
     answered,
     api_of,
+    is_of_two_phase_commit,
     last_version,
     request_of,
     takes_member,
@@ -272,6 +273,7 @@ class TransactionalClient:
             return
         if self._rules.state in (
             ProducerState.IN_TRANSACTION,
+            ProducerState.PREPARED,
             ProducerState.COMMITTING,
             ProducerState.ABORTING,
             ProducerState.ABORTABLE_ERROR,
@@ -472,6 +474,9 @@ class TransactionalClient:
                 question, is_implicit=asked.is_implicit, names_member=self._names_member
             )
             version = min(connection.version_for(api_of(question)), last)
+            if is_of_two_phase_commit(question) and version < last:
+                self._loop.take(Answered(error_code=ErrorCode.UNSUPPORTED_VERSION))
+                return
             if (
                 isinstance(question, CommitOffsets)
                 and question.group.member_id

@@ -40,6 +40,7 @@ from kraftsim.clients.rules_member_steps import MemberSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import TransactionalClient
+from kraftsim.clients.two_phase_producer import TwoPhaseClient
 from kraftsim.cluster.administration import TransactionQueries
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.spec import ClusterSpec
@@ -108,6 +109,17 @@ class ClientHost:
             settings=settings,
             frame_events=self.frame_events,
             names_member=names_member,
+            rules=self.parts.transactional_producer,
+        )
+
+    def two_phase_producer(self, client_id: str, settings: TransactionalSettings) -> TwoPhaseClient:
+        """Return a new producer that participates in a two-phase commit."""
+        return TwoPhaseClient(
+            self.world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=settings,
+            frame_events=self.frame_events,
             rules=self.parts.transactional_producer,
         )
 

@@ -93,6 +93,13 @@ class ApiOffer:
             versions_of(ApiKey.PRODUCE)[1],
         )
 
+    def offer_newest(self, key: ApiKey) -> None:
+        """Serve and advertise every version of an API that is built, also those that no release
+        has; call before the first client connects.
+        """
+        if key in self.served:
+            self.served[key] = self.advertised[key] = (self.served[key][0], versions_of(key)[1])
+
     def answer(
         self, call: Call, finalized: FinalizedFeatures, own: tuple[str, int] | None = None
     ) -> Answer:

@@ -62,6 +62,7 @@ from kraftsim.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.broker_mode import ZookeeperMode
 from kraftsim.zookeeper.migrating_mode import MigratingMode
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Broker:
             self.source.supported_features,
         )
         self.offer.is_migration_ready = config.is_migrating
+        if config.offers_two_phase_commit:
+            self.offer.offer_newest(ApiKey.INIT_PRODUCER_ID)
         if config.producer_state == ANNOUNCED_WINDOW and config.window_carrier != BY_PRODUCE:
             window = config.max_in_flight_sequence_number_per_connection
             self.offer.announce(window if config.window_carrier == BY_API_VERSIONS else None)

@@ -63,7 +63,7 @@ from kraftsim.server.config_keys import (
     zookeeper_addresses,
 )
 from kraftsim.server.config_roles import BROKER, CONTROLLER, check_roles
-from kraftsim.server.config_share import ShareProperties
+from kraftsim.server.config_transactions import TransactionConfig
 from kraftsim.server.config_values import (
     check_values,
     describe_unknown_keys,
@@ -101,7 +101,7 @@ _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeConfig(ShareProperties):
+class NodeConfig(TransactionConfig):
     """All settings of a node, validated.
 
     Field names are Kafka's with '_' for '.'; kraftsim's own settings omit the prefix `kraftsim.`.
@@ -333,43 +333,6 @@ class NodeConfig(ShareProperties):
         "max.in.flight.sequence.number.per.connection",
         integer(at_least=1, at_most=SEQUENCES_BEHIND_MAX),
         str(SEQUENCES_BEHIND_DEFAULT),
-    )
-
-    transactional_id_expiration_ms: int = setting(
-        "transactional.id.expiration.ms", integer(at_least=1), "604800000"
-    )
-    transaction_max_timeout_ms: int = setting(
-        "transaction.max.timeout.ms", integer(at_least=1), "900000"
-    )
-    transaction_state_log_num_partitions: int = setting(
-        "transaction.state.log.num.partitions", integer(at_least=1), "50"
-    )
-    transaction_state_log_replication_factor: int = setting(
-        "transaction.state.log.replication.factor", integer(at_least=1, at_most=32767), "3"
-    )
-    transaction_state_log_min_isr: int = setting(
-        "transaction.state.log.min.isr", integer(at_least=1), "2"
-    )
-    transaction_state_log_segment_bytes: int = setting(
-        "transaction.state.log.segment.bytes", integer(at_least=1), "104857600"
-    )
-    transaction_state_log_load_buffer_size: int = setting(
-        "transaction.state.log.load.buffer.size", integer(at_least=1), "5242880"
-    )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms", integer(at_least=1), "10000"
-    )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
-        "transaction.remove.expired.transaction.cleanup.interval.ms", integer(at_least=1), "3600000"
-    )
-    transaction_partition_verification_enable: bool = setting(
-        "transaction.partition.verification.enable", boolean, "true"
-    )
-    add_partitions_to_txn_retry_backoff_ms: int = setting(
-        "add.partitions.to.txn.retry.backoff.ms", integer(at_least=1), "20"
-    )
-    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
-        "add.partitions.to.txn.retry.backoff.max.ms", integer(at_least=0), "100"
     )
 
     # tiered storage; properties with the prefix rsm.config. or rlmm.config. go to the remote store

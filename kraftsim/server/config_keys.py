@@ -246,6 +246,13 @@ BLOCK_CHANNELS = ("shared-channel", "own-channel", "numbered", "after-replay", "
 """The sources of blocks, the first as released: see `kraftsim.producer_ids.broker`."""
 
 
+AS_MERGED, KEEPING = "as-merged", "keeping"
+"""What brokers have of two-phase commit (KIP-939) beside their release: the version of
+InitProducerId that 4.1 to 4.4 have as an unstable one; and transactions that are kept for the next
+producer.
+"""
+
+
 RESIZABLE, REPEATING, LAST_ID = "resizable", "repeating", "last-id"
 """Alternative block allocators of a controller: variable block size, idempotent requests, and
 records that contain a block's last id.

@@ -140,7 +140,8 @@ from kraftsim.transactions.rules_coordinator import (
     TransactionRulesSince43,
 )
 from kraftsim.transactions.rules_markers import MarkerQueue
-from kraftsim.transactions.rules_state import TransactionShard
+from kraftsim.transactions.rules_state import TransactionShard, TransactionShardSince41
+from kraftsim.transactions.rules_two_phase_commit import TransactionRulesOfTwoPhaseCommit
 from kraftsim.transactions.verification import Verifier
 from kraftsim.zookeeper.rules_propagation import KraftPropagation
 from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
@@ -262,6 +263,9 @@ class Parts:
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             transaction_rules=_transaction_rules(release),
             share_shard=partial(_share_shard, release),
+            transaction_shard=TransactionShardSince41
+            if release.has(TWO_PHASE_COMMIT_RIGHT)
+            else TransactionShard,
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
@@ -368,6 +372,14 @@ class Parts:
                 f"{config.offset_fencing!r}"
             )
         return FENCINGS[config.offset_fencing] if config.offset_fencing else self.group_shard
+
+    def coordinator_rules(self, config: NodeConfig) -> type[TransactionRules]:
+        """Return the decisions of transaction coordinators: as released, or by
+        kraftsim.two.phase.commit.
+        """
+        if config.keeps_prepared_transactions:
+            return TransactionRulesOfTwoPhaseCommit
+        return self.transaction_rules
 
     def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
         """Return the producer snapshot implementation: of the release, or by

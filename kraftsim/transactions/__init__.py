@@ -49,6 +49,9 @@ with INVALID_TXN_STATE. With transaction.version 2 (4.0) every EndTxn bumps the 
 CONCURRENT_TRANSACTIONS to a fence while a completion is pending (KAFKA-18575), 4.1 clears the start
 time at InitProducerId.
 
+Two-phase commit (KIP-939) is a laboratory: `rules_two_phase_commit` keeps an open transaction for
+the next producer, which no release does.
+
 Read `rules_state` first (states, `TransactionEntry.begin` and `finish`), then `rules_coordinator`,
 `transaction_coordinator`, `rules_markers`, and last the handlers.
 """

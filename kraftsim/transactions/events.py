@@ -55,6 +55,20 @@ class TransactionChangeGivenUp(Event):
     error_code: int
 
 
+class TransactionKept(Event):
+    """A coordinator is about to give a transactional id to another producer, and keeps the open
+    transaction: its producer id and epoch, and those of the producer from now on (KIP-939).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    next_producer_id: int
+    next_producer_epoch: int
+    partition: int
+    coordinator_epoch: int
+
+
 class TransactionAbortForced(Event):
     """A coordinator is about to abort a transaction that its producer did not end; `reason` is
     'timeout', or 'initialised' by another producer.

@@ -140,6 +140,9 @@ FENCED: Final = Refusal(ErrorCode.PRODUCER_FENCED, "fenced by another producer")
 NO_EPOCH_LEFT: Final = Refusal(
     ErrorCode.UNKNOWN_SERVER_ERROR, "the epochs of the producer id are exhausted"
 )
+KEEPS_NOTHING: Final = Refusal(
+    ErrorCode.UNSUPPORTED_VERSION, "transactions are not kept for another producer"
+)
 OTHER_PRODUCER: Final = Refusal(
     ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id belongs to another producer id"
 )
@@ -195,6 +198,19 @@ class TransactionRules:
         if is_exhausted(facts.producer_epoch):
             return NO_EPOCH_LEFT
         return self._next_epoch(facts, expected, timeout_ms, now_ms)
+
+    def decide_keeping(
+        self,
+        entry: TransactionEntry,
+        expected: Expected | None,
+        timeout_ms: int,
+        now_ms: int,
+        fresh_producer_id: int | None = None,
+    ) -> TransactionFacts | NeedsProducerId | MustAbort | Refusal:
+        """Refuse to keep an open transaction for another producer: no release does it (KIP-939, as
+        in 4.1.2 and 4.4.0).
+        """
+        return KEEPS_NOTHING
 
     def _next_epoch(
         self, facts: TransactionFacts, expected: Expected | None, timeout_ms: int, now_ms: int

@@ -113,6 +113,9 @@ class TransactionFacts:
 
     Partitions are in the order in which they were added, without those whose marker is written.
 
+    With `next_producer_epoch` the producer has another identity than its open transaction, which no
+    release writes (KIP-939): see `rules_two_phase_commit`.
+
     `transaction_version` is that of the producer's last request: with 2 the epoch was bumped with
     the last EndTxn. Times are wall milliseconds. `last_producer_epoch` is not in the record:
     another coordinator does not know it (KIP-360).
@@ -127,6 +130,7 @@ class TransactionFacts:
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
+    next_producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     transaction_version: int = 0
 
@@ -248,6 +252,7 @@ def facts_record(
         value.client_transaction_version = facts.transaction_version
         value.previous_producer_id = facts.previous_producer_id
         value.next_producer_id = facts.next_producer_id
+        value.next_producer_epoch = facts.next_producer_epoch
     return build_record(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
@@ -273,6 +278,7 @@ def read_facts(value: TransactionLogValue) -> TransactionFacts:
         last_update_ms=value.transaction_last_update_timestamp_ms,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
+        next_producer_epoch=value.next_producer_epoch,
         transaction_version=value.client_transaction_version,
     )
 
@@ -288,6 +294,10 @@ def _by_topic(partitions: tuple[TopicPartition, ...]) -> list[PartitionsSchema]:
 # The entries of one `__transaction_state` partition, and their load from the log
 
 BATCH_BYTES: Final = 16_384
+ENDLESS_MS: Final = 2**31 - 1
+"""The time-out in the record of an id whose producer participates in a two-phase commit
+(TransactionMetadata.isDistributedTwoPhaseCommitTxn, since 4.1).
+"""
 TOMBSTONE_BYTES: Final = 32
 """The maximum size of a tombstone besides its id."""
 
@@ -297,6 +307,8 @@ class TransactionShard:
 
     entry_class = TransactionEntry
     """The class of the entries."""
+    has_endless = False
+    """Whether transactions of a two-phase commit have no time-out."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TransactionEntry] = {}
@@ -356,6 +368,7 @@ class TransactionShard:
             if entry.pending is None
             and entry.facts.state is ONGOING
             and entry.facts.start_ms + entry.facts.timeout_ms < now_ms
+            and not (self.has_endless and entry.facts.timeout_ms == ENDLESS_MS)
         ]
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[list[TransactionEntry]]:
@@ -377,3 +390,9 @@ class TransactionShard:
                 groups[-1].append(entry)
                 room -= size
         return groups
+
+
+class TransactionShardSince41(TransactionShard):
+    """The entries of 4.1 and later (KIP-939)."""
+
+    has_endless = True

@@ -19,10 +19,16 @@ from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.events import ProducerIdSpent
 from kraftsim.server.call import Call
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
-from kraftsim.transactions.events import ProducerFenced, TransactionAbortForced, TransactionRefused
+from kraftsim.transactions.events import (
+    ProducerFenced,
+    TransactionAbortForced,
+    TransactionKept,
+    TransactionRefused,
+)
 from kraftsim.transactions.marker_sender import MarkerSender
 from kraftsim.transactions.rules_coordinator import (
     Already,
@@ -47,6 +53,7 @@ from kraftsim.transactions.transaction_partitions import (
 from kraftsim.world.interface import World, YieldPoint
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.records.record import Compression
 
 
@@ -54,16 +61,25 @@ from protocol.records.record import Compression
 class TransactionalIdentity:
     """The producer id and epoch to continue with.
 
-    `is_fresh`: the id was not returned to any client before.
+    `is_fresh`: the id was not returned to any client before. `kept`: the identity of the open
+    transaction that was kept (KIP-939).
     """
 
     producer_id: int
     producer_epoch: int
     is_fresh: bool = False
+    kept: Expected = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 OnIdentity = Callable[[TransactionalIdentity | Refusal], None]
 OnEnd = Callable[[ErrorCode], None]
+DecideInit = Callable[
+    [TransactionEntry, Expected | None, int, int, int | None],
+    TransactionFacts | NeedsProducerId | MustAbort | Refusal,
+]
+"""What an InitProducerId does to an entry: with the producer that it expects, its time-out, the
+time, and a new producer id if one was needed.
+"""
 OnProducerId = Callable[[int | Refusal], None]
 BUSY: Final = Refusal(
     ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction of the previous producer is being aborted"
@@ -81,9 +97,8 @@ class CoordinatorParts(Protocol):
         """Whether a partition that is not in the transaction returns TRANSACTION_ABORTABLE."""
         ...
 
-    @property
-    def transaction_rules(self) -> type[TransactionRules]:
-        """The decisions of the coordinator."""
+    def coordinator_rules(self, config: NodeConfig) -> type[TransactionRules]:
+        """Return the decisions of the coordinator."""
         ...
 
     @property
@@ -129,7 +144,7 @@ class TransactionCoordinator:
             if parts.verification_is_abortable
             else ErrorCode.INVALID_TXN_STATE
         )
-        self.rules = parts.transaction_rules()
+        self.rules = parts.coordinator_rules(config)()
         log = CoordinatorLog(
             hosted,
             produces,
@@ -179,16 +194,25 @@ class TransactionCoordinator:
     # ----------------------------------------------------------------------------------------------
 
     def init(
-        self, transactional_id: str, timeout_ms: int, expected: Expected | None, on_end: OnIdentity
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: Expected | None,
+        on_end: OnIdentity,
+        *,
+        keeps: bool = False,
     ) -> None:
-        """Initialize a transactional id, which fences its previous producer."""
+        """Initialize a transactional id, which fences its previous producer. With `keeps` its open
+        transaction is not aborted (KIP-939).
+        """
         led = self.partitions.coordinated(transactional_id)
         if isinstance(led, ErrorCode):
             on_end(Refusal(led))
             return
+        decide = self.rules.decide_keeping if keeps else self.rules.decide_init
         entry = led.shard.entries.get(transactional_id)
         if entry is not None:
-            self._init(led, entry, expected, timeout_ms, on_end)
+            self._init(led, entry, decide, expected, timeout_ms, on_end)
             return
 
         def on_claimed(claimed: int | Refusal) -> None:
@@ -199,7 +223,7 @@ class TransactionCoordinator:
                 on_end(Refusal(ErrorCode.NOT_COORDINATOR))
             else:
                 made = led.shard.known_or_new(transactional_id, claimed, timeout_ms, self._now_ms())
-                self._init(led, made, expected, timeout_ms, on_end)
+                self._init(led, made, decide, expected, timeout_ms, on_end)
 
         self._claim(on_claimed)
 
@@ -207,14 +231,13 @@ class TransactionCoordinator:
         self,
         led: CoordinatedTransactions,
         entry: TransactionEntry,
+        decide: DecideInit,
         expected: Expected | None,
         timeout_ms: int,
         on_end: OnIdentity,
         fresh_producer_id: int | None = None,
     ) -> None:
-        outcome = self.rules.decide_init(
-            entry, expected, timeout_ms, self._now_ms(), fresh_producer_id
-        )
+        outcome = decide(entry, expected, timeout_ms, self._now_ms(), fresh_producer_id)
         match outcome:
             case Refusal():
                 on_end(outcome)
@@ -222,7 +245,9 @@ class TransactionCoordinator:
                 self._claim_for(
                     led,
                     entry.transactional_id,
-                    lambda fresh: self._init(led, entry, expected, timeout_ms, on_end, fresh),
+                    lambda fresh: self._init(
+                        led, entry, decide, expected, timeout_ms, on_end, fresh
+                    ),
                     on_end,
                 )
             case MustAbort():
@@ -233,11 +258,9 @@ class TransactionCoordinator:
                     lambda error: on_end(BUSY if error is ErrorCode.NONE else Refusal(error)),
                 )
             case TransactionFacts():
-                given = TransactionalIdentity(
-                    outcome.producer_id,
-                    outcome.producer_epoch,
-                    is_first_of_its_id(entry.facts, outcome),
-                )
+                given = given_to(entry.facts, outcome)
+                if outcome.state is ONGOING:
+                    self._emit_kept(led, entry, outcome)
                 led.store(
                     entry,
                     outcome,
@@ -505,8 +528,37 @@ class TransactionCoordinator:
                 )
             )
 
+    def _emit_kept(
+        self, led: CoordinatedTransactions, entry: TransactionEntry, kept: TransactionFacts
+    ) -> None:
+        self._world.emit(
+            TransactionKept(
+                transactional_id=entry.transactional_id,
+                producer_id=kept.producer_id,
+                producer_epoch=kept.producer_epoch,
+                next_producer_id=kept.next_producer_id,
+                next_producer_epoch=kept.next_producer_epoch,
+                partition=led.number,
+                coordinator_epoch=led.coordinator_epoch,
+            )
+        )
+
     def _now_ms(self) -> int:
         return self._world.clock.wall_ms()
+
+
+def given_to(before: TransactionFacts, stored: TransactionFacts) -> TransactionalIdentity:
+    """Return what a producer gets with an InitProducerId that is stored."""
+    if stored.state is not ONGOING:
+        return TransactionalIdentity(
+            stored.producer_id, stored.producer_epoch, is_first_of_its_id(before, stored)
+        )
+    return TransactionalIdentity(
+        stored.next_producer_id,
+        stored.next_producer_epoch,
+        is_fresh=stored.next_producer_epoch == 0,
+        kept=(stored.producer_id, stored.producer_epoch),
+    )
 
 
 def is_first_of_its_id(before: TransactionFacts, given: TransactionFacts) -> bool:

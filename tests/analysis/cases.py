@@ -48,6 +48,7 @@ from tests.analysis.spent_cases import SPENT_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.topic_config_cases import TOPIC_CONFIG_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
+from tests.analysis.two_phase_cases import TWO_PHASE_ROWS
 from tests.analysis.waste_cases import WASTE_ROWS
 
 UNIQUE = "producer-id-unique"
@@ -706,7 +707,14 @@ CASES = [
     ),
     *(
         Case(*row)
-        for row in (*CLIENT_VIEW_ROWS, *MEMBER_ROWS, *OWNER_ROWS, *ADMIN_ROWS, *WASTE_ROWS)
+        for row in (
+            *CLIENT_VIEW_ROWS,
+            *MEMBER_ROWS,
+            *OWNER_ROWS,
+            *ADMIN_ROWS,
+            *WASTE_ROWS,
+            *TWO_PHASE_ROWS,
+        )
     ),
     *(
         Case(*row)

@@ -3,7 +3,7 @@ for the table in `cases.py`.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.transactions.events import TransactionChangeGivenUp
+from kraftsim.transactions.events import TransactionChangeGivenUp, TransactionKept
 from tests.analysis.history import Row
 from tests.analysis.transaction_events import OK, ONE, STATES, VIOLATED, on, state
 
@@ -14,7 +14,42 @@ def abandoned(offset: int, *, name: str = "id") -> Event:
     )
 
 
+def kept(next_epoch: int, *, name: str = "id") -> Event:
+    return TransactionKept(
+        transactional_id=name,
+        producer_id=5,
+        producer_epoch=4,
+        next_producer_id=5,
+        next_producer_epoch=next_epoch,
+        partition=0,
+        coordinator_epoch=0,
+    )
+
+
 EPOCH_ROWS: list[Row] = [
+    (
+        "completed for the producer that it was kept for",
+        STATES,
+        [*on(ONE, kept(7)), *on("final", state(0, 2, epoch=5), state(1, 4, epoch=8))],
+        OK,
+        2,
+    ),
+    (
+        "completed at the epoch of no producer",
+        STATES,
+        [*on(ONE, kept(7)), *on("final", state(0, 2, epoch=5), state(1, 4, epoch=9))],
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "kept for the producer of another id",
+        STATES,
+        [*on(ONE, kept(7, name="other")), *on("final", state(0, 2, epoch=5), state(1, 4, epoch=8))],
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
     (
         "epochs burned",
         STATES,

@@ -77,6 +77,7 @@ from tests.analysis.sequence_retry_cases import add_sequence_events
 from tests.analysis.spent_cases import add_spent_events
 from tests.analysis.tiered_cases import add_tiering_events
 from tests.analysis.topic_config_cases import add_topic_config_events
+from tests.analysis.two_phase_cases import add_two_phase_events
 from tests.analysis.waste_cases import add_waste_events
 
 if TYPE_CHECKING:
@@ -231,6 +232,7 @@ def random_history(seed: int) -> History:
         add_owner_events,
         add_admin_events,
         add_waste_events,
+        add_two_phase_events,
         add_controller_events,
         add_pending_events,
         add_spent_events,

@@ -2,7 +2,7 @@
 configuration.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,8 +46,8 @@ ZOOKEEPER_SECONDS = 30.0
 
 
 @contextmanager
-def secured_apache_kafka(release: str) -> Iterator[Target]:
-    """One node of Apache Kafka."""
+def secured_apache_kafka(release: str, others: Mapping[str, str] | None = None) -> Iterator[Target]:
+    """One node of Apache Kafka, with other settings beside these."""
     port = free_port_range(4)
     plain, sasl, control, watched = (f"127.0.0.1:{port + index}" for index in range(4))
     settings = {
@@ -56,14 +56,17 @@ def secured_apache_kafka(release: str) -> Iterator[Target]:
         "advertised.listeners": f"PLAINTEXT://{plain},SASL://{sasl}",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.quorum.voters": f"1@{control}",
+        **(others or {}),
     }
     with ApacheKafka(release, settings, port=port, controller_port=port + 2):
         yield _target(plain, control, sasl, watched)
 
 
 @contextmanager
-def secured_kraftsim(release: str, brokers: int = 1) -> Iterator[Target]:
-    """A cluster of ours."""
+def secured_kraftsim(
+    release: str, brokers: int = 1, others: Mapping[str, str] | None = None
+) -> Iterator[Target]:
+    """A cluster of ours, with other settings beside these."""
     port = free_port_range(brokers + 1)
     plain, sasl, control = (
         f"127.0.0.1:{port}",
@@ -77,7 +80,11 @@ def secured_kraftsim(release: str, brokers: int = 1) -> Iterator[Target]:
     }
     with EmbeddedCluster(
         ClusterSpec(
-            brokers=brokers, release=release, port=port, settings=SECURITY, node_settings=own
+            brokers=brokers,
+            release=release,
+            port=port,
+            settings={**SECURITY, **(others or {})},
+            node_settings=own,
         )
     ):
         yield _target(plain, control, sasl, watched)

@@ -70,6 +70,11 @@ MEANINGS: Final[Mapping[str, str]] = {
     "kraftsim.tiering.remedy": (
         "What a leader does if a segment to copy has no producer snapshot; empty: as released."
     ),
+    "kraftsim.two.phase.commit": (
+        "What brokers have of two-phase commit (KIP-939): `as-released`; `as-merged`, what 4.1 to "
+        "4.4 have behind unstable.api.versions.enable; `keeping`, also transactions that are kept "
+        "for the next producer."
+    ),
     "kraftsim.upgrade.path": (
         "Releases that an upgrade scenario goes to, in order, separated by commas; empty: drawn "
         "from the seed."

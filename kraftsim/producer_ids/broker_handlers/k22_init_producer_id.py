@@ -4,7 +4,10 @@ transactional id, which fences the previous producer.
 Without a transactional id the producer id and epoch of the request are ignored: an idempotent
 producer resets with a new id.
 
-Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdRequest,
+Version 6 (KIP-939) is offered where `kraftsim.two.phase.commit` says so; its answers are those of
+Apache Kafka 4.1.2 and 4.4.0 with unstable.api.versions.enable, but for keep_prepared_txn.
+
+Source: KIP-98, KIP-360, KIP-588, KIP-939; kafka.server.KafkaApis.handleInitProducerIdRequest,
 TransactionCoordinator.handleInitProducerId.
 """
 
@@ -21,6 +24,8 @@ from kraftsim.producer_ids.rules_allocation import ProducerId
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.config_keys import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
 from kraftsim.server.serving_broker import ConfiguredBroker, RunningBroker
+from kraftsim.transactions.rules_coordinator import KEEPS_NOTHING
+from kraftsim.transactions.rules_state import ENDLESS_MS
 from kraftsim.transactions.transaction_coordinator import (
     TransactionalIdentity,
     TransactionsBroker,
@@ -68,7 +73,14 @@ def _refusal(broker: IdentifyingBroker, request: InitProducerIdRequest) -> Refus
         return None
     if not request.transactional_id:
         return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    if not 0 < request.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
+    if request.enable2_pc and not broker.config.transaction_two_phase_commit_enable:
+        return Refusal(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled"
+        )
+    if request.keep_prepared_txn and not broker.config.keeps_prepared_transactions:
+        return KEEPS_NOTHING
+    is_bounded = 0 < request.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms
+    if not is_bounded and not request.enable2_pc:
         return Refusal(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{request.transaction_timeout_ms} ms"
         )
@@ -92,7 +104,10 @@ def _init(
     def on_end(result: TransactionalIdentity | Refusal) -> None:
         later.complete(_answer(broker, call, request, result))
 
-    broker.transactions.init(transactional_id, request.transaction_timeout_ms, expected, on_end)
+    timeout_ms = ENDLESS_MS if request.enable2_pc else request.transaction_timeout_ms
+    broker.transactions.init(
+        transactional_id, timeout_ms, expected, on_end, keeps=request.keep_prepared_txn
+    )
     return later
 
 
@@ -126,7 +141,10 @@ def _answer(
         broker,
         call,
         InitProducerIdResponse(
-            producer_id=result.producer_id, producer_epoch=result.producer_epoch
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+            ongoing_txn_producer_id=result.kept[0],
+            ongoing_txn_producer_epoch=result.kept[1],
         ),
     )
 

@@ -193,13 +193,19 @@ def authorize_group_deletion(asked: AskedRights[GuardedBroker]) -> Answer | Defe
 
 def authorize_producer_id(asked: AskedRights[GuardedBroker]) -> Answer | Deferred:
     """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its
-    transactional id.
+    transactional id, and TWO_PHASE_COMMIT if it participates in one (KIP-939).
     """
     request = asked.call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
     if request.transactional_id is not None:
-        may = asked.may(
-            AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id
+        needed = (
+            (AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT)
+            if request.enable2_pc
+            else (AclOperation.WRITE,)
+        )
+        may = all(
+            asked.may(each, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            for each in needed
         )
         return (
             asked.pass_on()

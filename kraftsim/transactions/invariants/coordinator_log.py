@@ -21,6 +21,7 @@ from kraftsim.partitions.events import FinalTransaction
 from kraftsim.transactions.events import (
     TransactionalIdExpired,
     TransactionChangeGivenUp,
+    TransactionKept,
     TransactionLoaded,
     TransactionsLoaded,
     TransactionStateChanged,
@@ -70,6 +71,8 @@ Source: TransactionMetadata.{prepareIncrementProducerEpoch, prepareFenceProducer
 prepareAddPartitions, prepareAbortOrCommit, prepareComplete}.
 """
 LARGEST_EPOCH = 32767
+ENDED_BY = (PREPARE_COMMIT, PREPARE_ABORT)
+"""The states before a completion."""
 
 
 class WrittenTransition(NamedTuple):
@@ -91,6 +94,8 @@ class States:
     where an end is also a fence (KAFKA-19367), and not at all where partitions are added or a
     decision is completed. An abort increases it by two only if an earlier change of the
     transactional id was given up: a fence that could not be written has raised the epoch in memory.
+    The completion of a transaction that was kept for another producer has the epoch after the one
+    that this producer got (KIP-939).
     A record may be there twice if an append with a late response is repeated; an end that was
     observed as committed is not written again. A coordinator that gave up on a record, because it
     was not replicated in time, continues with the previous epoch. If the log was cleaned between
@@ -110,6 +115,8 @@ class States:
         self._given_up: dict[tuple[int, int], None] = {}
         self._ever_given_up: dict[tuple[int, str], None] = {}
         """(partition, transactional id) with a change that was given up."""
+        self._kept: dict[tuple[tuple[int, str], int], None] = {}
+        """((partition, transactional id), epoch of a producer that got it with its transaction)."""
         self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -120,6 +127,9 @@ class States:
         elif isinstance(event, TransactionChangeGivenUp):
             self._given_up[event.partition, event.offset] = None
             self._ever_given_up[event.partition, event.transactional_id] = None
+        elif isinstance(event, TransactionKept):
+            whose = (event.partition, event.transactional_id)
+            self._kept[whose, event.next_producer_epoch] = None
         elif isinstance(event, FinalTransaction):
             record = WrittenTransition(
                 event.offset,
@@ -178,6 +188,8 @@ class States:
             PREPARE_ABORT,
         ) and whose in self._ever_given_up:
             step = LARGEST_STEP
+        if before.status in ENDED_BY and (whose, after.producer_epoch - 1) in self._kept:
+            step = LARGEST_EPOCH
         highest = before.producer_epoch + step
         if (
             after.producer_id == before.producer_id
@@ -210,7 +222,9 @@ _OBJECTION = f"""
             AND (producer_epoch < before_epoch - if(is_given_up, {LARGEST_STEP}, 0)
                 OR producer_epoch - before_epoch > CASE
                     WHEN before_status = {ONGOING} AND status = {PREPARE_ABORT} AND was_given_up
-                    THEN {LARGEST_STEP} {_STEP} ELSE {LARGEST_STEP}
+                    THEN {LARGEST_STEP}
+                    WHEN before_status IN {ENDED_BY} AND was_kept THEN {LARGEST_EPOCH}
+                    {_STEP} ELSE {LARGEST_STEP}
                 END)
         THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
     END
@@ -223,7 +237,13 @@ TRANSACTION_TRANSITIONS_VALID = Invariant(
     rule="The records of a transactional id form a valid sequence of states; the epoch increases "
     "by one for a fence and by one for an end.",
     source="KIP-98, KIP-890",
-    watches=(TransactionStateChanged, TransactionChangeGivenUp, FinalTransaction, *CLEANED_WATCHES),
+    watches=(
+        TransactionStateChanged,
+        TransactionChangeGivenUp,
+        TransactionKept,
+        FinalTransaction,
+        *CLEANED_WATCHES,
+    ),
     check=States,
     examined="SELECT run, count(*) FROM final_transaction GROUP BY run",
     violations=f"""
@@ -244,8 +264,12 @@ TRANSACTION_TRANSITIONS_VALID = Invariant(
                 FROM transaction_change_given_up AS t
         ), ever_given_up AS (
             SELECT DISTINCT run, partition, transactional_id FROM transaction_change_given_up
+        ), kept AS (
+            SELECT DISTINCT run, partition, transactional_id, next_producer_epoch
+            FROM transaction_kept
         ), judged AS (
             SELECT p.*, c.committed_offset, d.committed_offset IS NOT NULL AS is_committed,
+                k.next_producer_epoch IS NOT NULL AS was_kept,
                 g.given_up_offset IS NOT NULL AS is_given_up,
                 e.transactional_id IS NOT NULL AS was_given_up
             FROM pair AS p
@@ -257,6 +281,9 @@ TRANSACTION_TRANSITIONS_VALID = Invariant(
                 AND g.given_up_offset = p.before_offset
             LEFT JOIN ever_given_up AS e ON e.run = p.run AND e.partition = p.partition
                 AND e.transactional_id = p.transactional_id
+            LEFT JOIN kept AS k ON k.run = p.run AND k.partition = p.partition
+                AND k.transactional_id = p.transactional_id
+                AND k.next_producer_epoch = p.producer_epoch - 1
             LEFT JOIN cleaned_until AS u ON u.run = p.run AND u.topic = '{TRANSACTION_TOPIC}'
                 AND u.partition = p.partition
             WHERE before_status IS NOT NULL AND NOT (p.at_offset > p.before_offset + 1

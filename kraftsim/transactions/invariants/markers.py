@@ -21,7 +21,11 @@ from kraftsim.invariants.permitted_losses import (
 )
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.partitions.events import BatchAppended, FinalBatch, FinalMarker, FinalTransaction
-from kraftsim.transactions.events import TransactionLoaded, TransactionStateChanged
+from kraftsim.transactions.events import (
+    TransactionKept,
+    TransactionLoaded,
+    TransactionStateChanged,
+)
 from kraftsim.transactions.invariants.coordinator_log import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -368,6 +372,10 @@ class Fences:
     verify with the coordinator before a transaction starts in them (since 3.6). A commit that was
     requested under an older epoch after that must not succeed.
 
+    Where a transaction is kept for the next producer (KIP-939), no marker tells the leaders that
+    there is one: they append what the producer before writes to partitions that are in the
+    transaction, until it is ended.
+
     Collects the epochs of each id, the batches written under each epoch, and the final batches;
     compares them at the end.
 
@@ -377,6 +385,7 @@ class Fences:
     def __init__(self) -> None:
         self._findings = Findings("fenced-producers-write-nothing")
         self._taken: dict[int, tuple[int, str]] = {}
+        self._kept: dict[tuple[int, int], None] = {}
         self._late: dict[Batch, tuple[str, str]] = {}
         self._asked: dict[str, tuple[str, dict[int, tuple[int, str]]]] = {}
         self._final: list[tuple[FinalBatch, str]] = []
@@ -388,7 +397,12 @@ class Fences:
                 self._findings.examined += 1
                 if event.producer_epoch > self._taken.get(event.producer_id, (-1, ""))[0]:
                     self._taken[event.producer_id] = (event.producer_epoch, envelope.event_id)
-            case BatchAppended() if event.is_transactional:
+            case TransactionKept():
+                self._kept[event.producer_id, event.producer_epoch] = None
+            case BatchAppended() if (
+                event.is_transactional
+                and (event.producer_id, event.producer_epoch) not in self._kept
+            ):
                 taken = self._taken.get(event.producer_id)
                 if taken is not None and event.producer_epoch < taken[0]:
                     self._late.setdefault(_batch(event), (taken[1], envelope.event_id))
@@ -473,6 +487,7 @@ FENCED_PRODUCERS_WRITE_NOTHING = Invariant(
     source="KIP-98, KIP-890",
     watches=(
         TransactionalIdTaken,
+        TransactionKept,
         BatchAppended,
         FinalBatch,
         TransactionEndAsked,
@@ -481,7 +496,10 @@ FENCED_PRODUCERS_WRITE_NOTHING = Invariant(
     check=Fences,
     examined="SELECT run, count(*) FROM transactional_id_taken GROUP BY run",
     violations=f"""
-        WITH late AS (
+        WITH kept AS (
+            SELECT run, producer_id, producer_epoch, min(position) AS position
+                FROM transaction_kept GROUP BY run, producer_id, producer_epoch
+        ), late AS (
             SELECT a.run, a.topic, a.partition, a.first_offset, a.producer_id, a.producer_epoch,
                 a.base_sequence, a.position,
                 max(t.producer_epoch) AS given_epoch
@@ -489,7 +507,9 @@ FENCED_PRODUCERS_WRITE_NOTHING = Invariant(
             JOIN transactional_id_taken AS t
                 ON t.run = a.run AND t.producer_id = a.producer_id AND t.position < a.position
                     AND t.producer_epoch > a.producer_epoch
-            WHERE a.is_transactional
+            LEFT JOIN kept AS k ON k.run = a.run AND k.producer_id = a.producer_id
+                AND k.producer_epoch = a.producer_epoch AND k.position < a.position
+            WHERE a.is_transactional AND k.position IS NULL
             GROUP BY a.run, a.topic, a.partition, a.first_offset, a.producer_id, a.producer_epoch,
                 a.base_sequence, a.position
         ), first_late AS (
