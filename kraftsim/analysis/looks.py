@@ -32,6 +32,7 @@ The page's style sheet has a colour for each; only that of the faults is red.
 
 _FAMILY_OF_MODULE: Final = {
     "clients": "clients",
+    "clients_share": "groups",
     "clients_transactions": "transactions",
     "groups": "groups",
     "lease_pid": "leases",

@@ -239,6 +239,14 @@ _TEMPLATES: Final = {
     "{topic}-{partition}",
     "Settled": "{what} {is_settled?settled|had not settled} after {after_ms} ms (limit {limit_ms} "
     "ms)",
+    "ShareAcknowledgementAnswered": "broker {leader_id} {is_answered?answered|did not answer} the "
+    "acknowledgement {acknowledgement} of share consumer {client_id} for offsets {first_offset} to "
+    "{last_offset} of {topic}-{partition}: error {error_code}",
+    "ShareAcknowledgementSent": "share consumer {client_id} sent acknowledgement {acknowledgement} "
+    "for offsets {first_offset} to {last_offset} of {topic}-{partition} to broker {leader_id}",
+    "ShareRecordsReceived": "share consumer {client_id} of group {group_id} received offsets "
+    "{first_offset} to {last_offset} of {topic}-{partition} from broker {leader_id} for {lock_ms} "
+    "ms, delivery {delivery_count}",
     "SnapshotFetched": "{node} fetched the metadata snapshot of offset {end_offset}, epoch {epoch}",
     "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
     "in place of its log",

@@ -8,8 +8,9 @@ org.apache.kafka.clients.producer.internals.{Sender, TransactionManager, RecordA
 org.apache.kafka.clients.consumer.internals.{ConsumerCoordinator, Fetcher}.
 
 The clients: `producer` (idempotent, acks=all; KIP-98, KIP-360), `transactional_producer` (KIP-98,
-KIP-447, KIP-890), `group_consumer` (classic protocol; KIP-429, KIP-447), `reader` (assigned
-partitions, start to end), `producer_id_client` (allocates ids and uses none).
+KIP-447, KIP-890), `group_consumer` (classic protocol; KIP-429, KIP-447), `share_consumer`
+(KIP-932), `reader` (assigned partitions, start to end), `producer_id_client` (allocates ids and
+uses none).
 
 Invariants. A batch keeps its sequence while its result is unknown; it is retried only when all
 earlier ones of its partition are resolved; it gets a new identity only once it is certain that it
@@ -51,5 +52,6 @@ something else passes the bytes on (`kraftsim/lab/application/observer.py`).
 
 Read `rules_producer_steps`, `rules_idempotent_producer`, `step_loop`, `producer`; then
 `rules_transaction_steps` and `rules_transactional_producer`; then `rules_member_steps`,
-`rules_group_member` (the classic protocol), `rules_consumer_member` (KIP-848) and `group_consumer`.
+`rules_group_member` (the classic protocol), `rules_consumer_member` (KIP-848) and `group_consumer`;
+then `rules_share_consumer` and `share_consumer`.
 """

@@ -8,6 +8,7 @@ Source: org.apache.kafka.clients.consumer.KafkaConsumer, KIP-447.
 """
 
 import asyncio
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
@@ -118,9 +119,9 @@ class GroupConsumerClient:
         self._settings = settings
         self._require_stable = require_stable
         self._rules = (
-            ConsumerGroupMembership(settings, _fresh_id(world, client_id))
-            if settings.group_protocol is GroupProtocol.CONSUMER
-            else GroupMember(settings)
+            GroupMember(settings)
+            if settings.group_protocol is GroupProtocol.CLASSIC
+            else ConsumerGroupMembership(settings, _fresh_id(world, client_id, settings))
         )
         self._topics = settings.topics
         """The topics to read: those of the subscription, or, for the consumer protocol, of the
@@ -428,14 +429,16 @@ class GroupConsumerClient:
                 self._lose(error_code, is_fatal=is_fatal)
 
     def _on_changed(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """A member of a consumer group reads the topics of its assignment, which it takes as they
-        come.
+        """A member of a consumer or share group reads the topics of its assignment, which it takes
+        as they come.
         """
-        if self._settings.group_protocol is not GroupProtocol.CONSUMER:
+        if self._settings.group_protocol is GroupProtocol.CLASSIC:
             return
         topics = tuple(sorted({where.topic for where in partitions}))
         if topics != self._topics:
             self._topics, self._fetching.is_stale = topics, True
+        if self._settings.group_protocol is GroupProtocol.SHARE:
+            return  # members own no partitions
         generation_id, member_id = self._identity
         for where in partitions:
             self._world.emit(
@@ -530,9 +533,14 @@ class GroupConsumerClient:
         )
 
 
-def _fresh_id(world: World, client_id: str) -> str:
-    """Return the id that a member of a consumer group gives itself (KIP-1082)."""
-    return str(UUID(bytes=world.random(f"member-id-{client_id}").randbytes(16), version=4))
+def _fresh_id(world: World, client_id: str, settings: MemberSettings) -> str:
+    """Return the id that a member of a consumer group gives itself (KIP-1082), or one of a share
+    group, which 4.1 reads as an id of Kafka.
+    """
+    member_id = UUID(bytes=world.random(f"member-id-{client_id}").randbytes(16), version=4)
+    if settings.group_protocol is GroupProtocol.SHARE:
+        return urlsafe_b64encode(member_id.bytes).decode().rstrip("=")
+    return str(member_id)
 
 
 # --------------------------------------------------------------------------------------------------

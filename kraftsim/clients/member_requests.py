@@ -10,6 +10,7 @@ from kraftsim.clients.cluster_connections import error_of
 from kraftsim.clients.rules_member_steps import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswered,
+    GroupProtocol,
     HeartbeatAnswered,
     Join,
     Joined,
@@ -57,6 +58,10 @@ from protocol.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
+)
+from protocol.messages.k76_share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
 )
 from protocol.schema import Message
 from protocol.version_prefixed import (
@@ -138,6 +143,15 @@ def request_of_member(
                 return LeaveGroupRequest(group_id=settings.group_id, members=[leaving])
             return LeaveGroupRequest(group_id=settings.group_id, member_id=member_id)
         case ConsumerHeartbeat():
+            if settings.group_protocol is GroupProtocol.SHARE:
+                return ShareGroupHeartbeatRequest(
+                    group_id=settings.group_id,
+                    member_id=question.member_id,
+                    member_epoch=question.member_epoch,
+                    subscribed_topic_names=None
+                    if question.topics is None
+                    else list(question.topics),
+                )
             return _consumer_heartbeat(question, settings)
         case _:
             assert_never(question)
@@ -171,7 +185,10 @@ def answered_to_member(
 ) -> Joined | Synced | HeartbeatAnswered | Left | ConsumerHeartbeatAnswered:
     """Convert a response."""
     match answer:
-        case ConsumerGroupHeartbeatResponse(assignment=assignment):
+        case (
+            ConsumerGroupHeartbeatResponse(assignment=assignment)
+            | ShareGroupHeartbeatResponse(assignment=assignment)
+        ):
             return ConsumerHeartbeatAnswered(
                 error_code=error_of(answer.error_code),
                 member_epoch=answer.member_epoch,

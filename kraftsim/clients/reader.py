@@ -390,6 +390,14 @@ class PartitionFetching:
                 self.is_stale = True
         return found
 
+    def topic_id(self, topic: str) -> bytes:
+        """Return the id of a topic of the last refresh."""
+        return self._topic_ids[topic]
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """Return the name of a topic of the last refresh, empty for an unknown id."""
+        return next((name for name, each in self._topic_ids.items() if each == topic_id), "")
+
     async def first_offset(self, where: TopicPartition) -> int | None:
         """Return the log start offset of a partition; None if its leader returns an error.
 

@@ -50,10 +50,13 @@ class Subscriber:
 
 
 class GroupProtocol(StrEnum):
-    """The values of group.protocol: of KIP-62's groups, and of KIP-848's."""
+    """The values of group.protocol: of KIP-62's groups, and of KIP-848's; and share groups, whose
+    members join in the same way as KIP-848's, with fewer fields.
+    """
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
