@@ -1,5 +1,5 @@
-"""kraftsim's share consumer reads from Apache Kafka: one of two members accepts every record,
-released ones come again with a higher count.
+"""kraftsim's share consumer reads from Apache Kafka: one of two members accepts every record, and
+released ones are delivered with a higher count.
 """
 
 import asyncio
