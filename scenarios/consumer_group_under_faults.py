@@ -6,7 +6,8 @@ the classic protocol, and change to the other one when they restart, and back: t
 online, in both directions. Some are static, and leave for a while (epoch -2). Subscriptions change
 between names and a regular expression, and leave the input topic out for a while. Members pause
 longer than their session, so that they come back fenced. In the end the members subscribe to the
-input again, and the assignment must settle: each partition has one owner.
+input again, and the assignment must settle: each partition has one owner, which then gets the last
+records.
 Source: KIP-848, KIP-1082, KIP-1251 (4.3), KIP-447;
 org.apache.kafka.coordinator.group.GroupMetadataManager.
 """
@@ -84,11 +85,14 @@ async def run(stage: ScenarioEnvironment) -> None:
     over_at = stage.now_seconds() + seconds
     is_settled = asyncio.Event()
     app.is_awaited = lambda: not is_settled.is_set()
+    app.last_may_be_written = asyncio.Event()  # else classic members alone may copy everything
+    may_write = app.last_may_be_written
 
     async def settle() -> None:
         await _change_subscriptions(stage, app, until=over_at)
         if numbers:
             await _settle(stage, app)
+        may_write.set()
         if len(numbers) > 1:
             # A member that says nothing any more loses its partitions to the others.
             app.transform_workers[max(numbers)].pause_at(Point.POLLED, SILENT_SECONDS)

@@ -492,6 +492,8 @@ class TransformApp:
     """Whether the members stay after everything is copied: another member has yet to rejoin the
     group.
     """
+    last_may_be_written: asyncio.Event | None = None
+    """What the writers wait for before the last record of each partition; None: nothing."""
     _is_filled: bool = False
     _is_done: bool = False
 
@@ -525,7 +527,10 @@ class TransformApp:
         """Run one writer of the input."""
         writer = producer_of(stage, self._called(f"writer-{number}"))
         await writer.start()
-        for index in range(stage.workload("records_per_writer")):
+        count = stage.workload("records_per_writer")
+        for index in range(count):
+            if index == max(0, count - self.partitions) and self.last_may_be_written is not None:
+                await self.last_may_be_written.wait()
             await writer.send(
                 self.input_topic,
                 index % self.partitions,
