@@ -188,11 +188,15 @@ async def _try_to_deal(client: TransactionalClient) -> str:
 async def _idempotent(stage: ScenarioEnvironment, number: int, over_at: float) -> None:
     """Send the last batch once more: before its time it is a duplicate of the same offset."""
     client = stage.exact_client(f"series-{number}", SERIES)
-    producer_id = await _fresh_id(stage, number)
-    sequence = 0
+    producer_id = await _fresh_id(stage, f"{number}")
+    sequence = given_up = 0
     while True:
         written = stage.now_seconds()
-        offset = await _write(client, producer_id, sequence)
+        offset = await _write_in_time(client, producer_id, sequence)
+        if offset is None:
+            given_up += 1
+            producer_id, sequence = await _fresh_id(stage, f"{number}.{given_up}"), 0
+            continue
         if stage.now_seconds() >= over_at:
             break
         await stage.sleep(stage.random(f"series-{number}").choice((0.2, 0.4, 0.6)) * DAY_SECONDS)
@@ -222,15 +226,30 @@ async def _is_forgotten(client: ExactClient, producer_id: int) -> bool:
     return producer_id not in await client.known_producers()
 
 
-async def _fresh_id(stage: ScenarioEnvironment, number: int) -> int:
-    ids = stage.producer_id_client(f"asker-{number}")
+async def _fresh_id(stage: ScenarioEnvironment, asker: str) -> int:
+    ids = stage.producer_id_client(f"asker-{asker}")
     (producer_id,) = await ids.ask(1)
     await ids.close()
     return producer_id
 
 
+async def _write_in_time(client: ExactClient, producer_id: int, sequence: int) -> int | None:
+    """Write a batch, and return its offset; None if there is no answer in time, after which it may
+    be written with another producer id only: `delivery.timeout.ms` of a client must be shorter than
+    `producer.id.expiration.ms`.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(RETRIED_UNTIL * DAY_SECONDS):
+            return await _write(client, producer_id, sequence)
+    return None
+
+
+def _value(producer_id: int, sequence: int) -> bytes:
+    return b"%d.%d" % (producer_id, sequence)
+
+
 async def _write(client: ExactClient, producer_id: int, sequence: int) -> int:
-    error, offset = await client.produce(producer_id, sequence, b"%d" % sequence)
+    error, offset = await client.produce(producer_id, sequence, _value(producer_id, sequence))
     if error.name != NO_ERROR:
         raise ScenarioFailed(f"batch {sequence} of producer {producer_id} got {error.name}")
     return offset
@@ -294,12 +313,17 @@ async def _journal(stage: ScenarioEnvironment, client: ExactClient, over_at: flo
     """Write records, and read those that are younger than the retention time; in the end none is
     left.
     """
-    producer_id = await _fresh_id(stage, 0)
+    producer_id, sequence, given_up, last = await _fresh_id(stage, "0"), 0, 0, 0
     written: list[tuple[float, bytes]] = []
     while True:
-        value = b"%d" % len(written)
-        written.append((stage.now_seconds(), value))
-        await _write(client, producer_id, len(written) - 1)
+        at = stage.now_seconds()
+        offset = await _write_in_time(client, producer_id, sequence)
+        if offset is None:
+            given_up += 1
+            producer_id, sequence = await _fresh_id(stage, f"0.{given_up}"), 0
+            continue
+        written.append((at, _value(producer_id, sequence)))
+        sequence, last = sequence + 1, offset
         if stage.now_seconds() >= over_at:
             break
         await stage.sleep(DAY_SECONDS / 5)
@@ -314,7 +338,6 @@ async def _journal(stage: ScenarioEnvironment, client: ExactClient, over_at: flo
             raise ScenarioFailed(
                 f"record {missing[0][1]!r} is {missing[0][0]:.1f} s old, and is gone"
             )
-    last = int(written[-1][1])
     await stage.sleep(DAY_SECONDS + LATE_SECONDS)
 
     async def is_empty() -> bool:
