@@ -9,19 +9,28 @@ moves between replicas that have different local logs. Calls to the store are sl
 after they took effect, or write only some objects of a segment; listings are stale; an object is
 missing until it is restored.
 
+The faults may keep `__remote_log_metadata` from being written until they end. Therefore a broker is
+down for a while once more afterwards, until its leader has copied and deleted what it lacks.
+
 Source: KIP-405; org.apache.kafka.server.log.remote.storage.RemoteLogManager,
 kafka.server.TierStateMachine.
 """
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.lab.faults.fault import AtTime, Fault, Value
 from kraftsim.lab.faults.fault_space import WRITER_APIS
 from kraftsim.lab.faults.upgrade_spaces import tiered_fault_space
 from kraftsim.lab.workloads.administrator import Administrator
-from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.workloads.phases import (
+    CALLS_SECONDS,
+    elect_now_and_then,
+    replicas_settle,
+    under_faults,
+)
 from kraftsim.lab.workloads.replication_workload import SETTINGS, TOPIC, ReplicationWorkload
+from kraftsim.lab.workloads.snapshot_boundary import LATEST, until_local_from
 from kraftsim.lab.workloads.snapshot_boundary import SETTINGS as TIERED
 
 if TYPE_CHECKING:
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
 LEDGER = ReplicationWorkload(partitions=2)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 10.0
+TIERED_SECONDS = 60.0
+"""After the faults, a copy to the store and a deletion take one interval of 300 ms each."""
 AWAY_MS = (1500, 4000)
 """Long enough for a leader to copy and delete the segments that a follower lacks."""
 TOPIC_CONFIGS = {"remote.storage.enable": "true", "local.retention.bytes": "1500"}
@@ -45,7 +56,39 @@ async def run(stage: ScenarioEnvironment) -> None:
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     elections = elect_now_and_then(stage, seconds=seconds, every_seconds=2.5)
     await under_faults(stage, *writers, elections, seconds=seconds)
+    await _rebuild(stage)
     await LEDGER.audit(stage)
+
+
+async def _rebuild(stage: ScenarioEnvironment) -> None:
+    """Keep a broker down until the leader of partition 0 has no local segment with the records
+    after its log.
+
+    Raises LivenessLost if the leader does not copy or delete its segments.
+    """
+    count = stage.workload("records_without_follower")
+    if not count:
+        return
+    await replicas_settle(stage, TOPIC, LEDGER.partitions)
+    away = stage.random("away").choice(stage.spec.broker_names)
+    client, writer = stage.exact_client("observer", TOPIC), stage.producer("late-writer")
+    end = await client.offset_of(LATEST)
+    await stage.kill(away)
+    await writer.start()
+    for index in range(count):
+        await writer.send(TOPIC, 0, f"late.{index}", b"written while a broker is away")
+        if await writer.flush(CALLS_SECONDS):  # each alone: a segment holds ten of them
+            raise LivenessLost(f"record {index} is not acknowledged without {away}")
+    await writer.close()
+    await within(
+        stage,
+        f"the leader's local log begins after offset {end}",
+        until_local_from(client, end + 1),
+        TIERED_SECONDS,
+    )
+    await client.close()
+    await stage.restart(away)
+    await stage.wait_for_brokers()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -135,6 +178,7 @@ SCENARIO = Scenario(
         "records_per_writer": 200,
         "pause_ms": 45,
         "work_ms": int(WORK_SECONDS * 1000),
+        "records_without_follower": 30,
     },
     fewest_controllers=1,
     fewest_brokers=3,

@@ -76,6 +76,8 @@ class RemoteMetadataLog:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._readers: dict[int, None] = {}
         self._connections: dict[tuple[str, int], PeerConnection] = {}
+        self._turns: dict[tuple[str, int], asyncio.Lock] = {}
+        """One task connects to a broker, and the others wait for it: several publish at once."""
 
     # State
     # ----------------------------------------------------------------------------------------------
@@ -155,13 +157,13 @@ class RemoteMetadataLog:
                 )
             ],
         )
-        leader_id = self._leader_of(number)
+        leader_id, connection = self._leader_of(number), None
         try:
             connection = await self._connected("writer", leader_id)
             version = min(connection.version_for(ApiKey.PRODUCE), LAST_VERSION_WITH_TOPIC_NAMES)
             answer = await connection.request(request, api_version=version)
         except OSError:
-            self._leave("writer", leader_id)
+            self._leave("writer", leader_id, connection)
             return None
         assert isinstance(answer, ProduceResponse), "the response of Produce"
         row = answer.responses[0].partition_responses[0]
@@ -182,11 +184,12 @@ class RemoteMetadataLog:
         while numbers := [
             number for number in self._assigned if self._leader_of(number) == leader_id
         ]:
+            connection = None
             try:
                 connection = await self._connected("reader", leader_id)
                 await self._fetch(connection, numbers)
             except OSError:
-                self._leave("reader", leader_id)
+                self._leave("reader", leader_id, connection)
                 await asyncio.sleep(BACKOFF_SECONDS)
         del self._readers[leader_id]
 
@@ -273,24 +276,27 @@ class RemoteMetadataLog:
         return -1 if registered is None else registered.leader
 
     async def _connected(self, purpose: str, broker_id: int) -> PeerConnection:
-        registered = self._image().broker(broker_id)
-        found = (
-            None if registered is None or registered.fenced else registered.listener(self._listener)
-        )
-        if found is None:
-            raise ConnectionError(f"broker {broker_id} is not known to be alive")
-        known = self._connections.get((purpose, broker_id))
-        if (
-            known is not None
-            and known.is_open
-            and (known.host, known.port) == (found.host, found.port)
-        ):
-            return known
-        self._leave(purpose, broker_id)
+        async with self._turns.setdefault((purpose, broker_id), asyncio.Lock()):
+            registered = self._image().broker(broker_id)
+            found = (
+                None
+                if registered is None or registered.fenced
+                else registered.listener(self._listener)
+            )
+            if found is None:
+                raise ConnectionError(f"broker {broker_id} is not known to be alive")
+            known = self._connections.get((purpose, broker_id))
+            if known is not None:
+                if known.is_open and (known.host, known.port) == (found.host, found.port):
+                    return known
+                self._leave(purpose, broker_id, known)
+            return await self._connect(purpose, broker_id, found.host, found.port)
+
+    async def _connect(self, purpose: str, broker_id: int, host: str, port: int) -> PeerConnection:
         config = self._shell.config
         connection = self._connections[purpose, broker_id] = PeerConnection(
-            found.host,
-            found.port,
+            host,
+            port,
             client_id=f"broker-{config.node_id}-remote-log-metadata-{purpose}",
             world=self._shell.world,
             request_timeout_ms=config.request_timeout_ms,
@@ -300,7 +306,11 @@ class RemoteMetadataLog:
             local_host=config.outgoing_host,
             security=self._shell.security.to_brokers,
         )
-        await connection.connect()
+        try:
+            await connection.connect()
+        except OSError:
+            self._leave(purpose, broker_id, connection)
+            raise
         return connection
 
     @property
@@ -308,7 +318,10 @@ class RemoteMetadataLog:
         config = self._shell.config
         return config.remote_log_metadata_manager_listener_name or config.inter_broker_listener_name
 
-    def _leave(self, purpose: str, broker_id: int) -> None:
-        connection = self._connections.pop((purpose, broker_id), None)
-        if connection is not None:
-            connection.close()
+    def _leave(self, purpose: str, broker_id: int, connection: PeerConnection | None) -> None:
+        """Close a connection; another one that has replaced it stays open."""
+        if connection is None:
+            return
+        if self._connections.get((purpose, broker_id)) is connection:
+            del self._connections[purpose, broker_id]
+        connection.close()

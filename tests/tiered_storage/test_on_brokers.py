@@ -2,12 +2,16 @@
 (KIP-405).
 """
 
+import asyncio
+
+from kraftsim.server.events_connections import ConnectionOpened
 from kraftsim.tiered_storage.events import (
     RebuiltFromRemote,
     RemoteCopyFailed,
     RemoteCopyFinished,
     RemoteSegmentDeleted,
 )
+from kraftsim.tiered_storage.rules_segments import TopicIdPartition
 from kraftsim.world.simulated.objects import StoreFault
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
@@ -64,6 +68,28 @@ def test_closed_segments_are_copied_and_read_from_the_store() -> None:
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is not a follower"
         written_ms = [batch.max_timestamp for batch in harness.read_all(1)]
         assert [harness.list_offset(1, each).offset for each in written_ms] == list(range(9))
+
+
+def test_segment_events_that_are_published_at_once_share_a_connection() -> None:
+    """Each used to close the connection that another one had just opened, again and again."""
+    with TieredHarness(brokers=1) as harness:
+        harness.create_topic()
+        harness.wait(2)
+        tiered = harness.broker(1).tiered
+        assert tiered is not None
+        owners = [
+            TopicIdPartition(topic_id=bytes([number]) * 16, partition=0, topic="t")
+            for number in range(4)
+        ]
+        opened_before = len(harness.of(ConnectionOpened, "broker-1"))
+
+        async def publish() -> None:
+            await asyncio.gather(*(tiered.metadata.publish(each, b"ignored") for each in owners))
+
+        work = harness.simulation.spawn("broker-1", publish())
+        harness.simulation.run_until(work, limit_s=5)
+        opened = harness.of(ConnectionOpened, "broker-1")[opened_before:]
+        assert len(opened) == 2, "one connection, seen from both ends"
 
 
 def test_total_retention_deletes_remote_segments() -> None:

@@ -26,6 +26,7 @@ from protocol.errors import ErrorCode
 TOPIC: Final = "ledger"
 LEADER, FOLLOWER = 1, 2
 EARLIEST_LOCAL: Final = -4
+LATEST: Final = -1
 SEGMENTS: Final = 4
 RECORDS_PER_SEGMENT: Final = 2
 VALUE_BYTES: Final = 400
@@ -120,7 +121,7 @@ async def run_to_boundary(stage: ScenarioEnvironment) -> tuple[ExactClient, Boun
     _say(stage, "tiered storage enabled first")
     await client.set_configs({"remote.storage.enable": "true"})
     await within(
-        stage, "no segment was copied to remote storage", _until_local_from(client, 4), STEP_SECONDS
+        stage, "no segment was copied to remote storage", until_local_from(client, 4), STEP_SECONDS
     )
     _say(stage, "a follower without local segments")
     await within(
@@ -152,7 +153,8 @@ async def _write(client: ExactClient, producer_id: int, sequence: int) -> None:
         )
 
 
-async def _until_local_from(client: ExactClient, offset: int) -> None:
+async def until_local_from(client: ExactClient, offset: int) -> None:
+    """Return when the leader has no record before an offset in its local log."""
     while await client.offset_of(EARLIEST_LOCAL) < offset:
         pass
 
