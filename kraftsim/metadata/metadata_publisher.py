@@ -1,8 +1,10 @@
 """Applies the committed metadata log to the broker: builds the image, and publishes it with its
 delta, batch by batch.
 
-A snapshot builds a new image; its difference to the previous one is published, including what was
-removed.
+A broker that starts publishes nothing before the image has reached the high watermark that it knows
+of: else it would open partitions, and lead them, by metadata of long ago, such as a topic without
+its configurations. A snapshot builds a new image; its difference to the previous one is published,
+including what was removed.
 Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.BrokerMetadataPublisher.
 """
 
@@ -23,12 +25,15 @@ NOTHING_PUBLISHED = -1
 Publish = Callable[[MetadataImage, ImageChanges], Awaitable[None]]
 OnBatch = Callable[[MetadataImage], None]
 OnLeader = Callable[[VoterNode | None], None]
+HighWatermark = Callable[[], int | None]
+"""That of the replica of the metadata log; None while it is unknown."""
 
 
 class MetadataPublisher:
     """The listener of the broker's metadata log replica. `publish` is awaited with each changed
     image, `on_leader` is called when the leader changes, `on_batch` after each batch of committed
-    records. `takes_effect`: the broker goes by the image; one that migrates only tracks its offset
+    records. With `high_watermark` nothing is published before the image has reached it.
+    `takes_effect`: the broker goes by the image; one that migrates only tracks its offset
     (KafkaServer, OffsetTrackingListener), and has its metadata from ZooKeeper.
     """
 
@@ -40,6 +45,7 @@ class MetadataPublisher:
         on_leader: OnLeader,
         on_batch: OnBatch = lambda image: None,
         *,
+        high_watermark: HighWatermark | None = None,
         takes_effect: bool = True,
     ) -> None:
         self._world = world
@@ -48,6 +54,10 @@ class MetadataPublisher:
         self._on_leader = on_leader
         self._on_batch = on_batch
         self._takes_effect = takes_effect
+        self._high_watermark = high_watermark
+        self._is_catching_up = high_watermark is not None
+        self._holds_snapshot = False
+        """Whether a snapshot was loaded and not published."""
         self.image = new_image()
         self.published_offset = NOTHING_PUBLISHED
         """The last offset that has been published to the broker."""
@@ -62,9 +72,11 @@ class MetadataPublisher:
             for record, offset in await parsed_records(batch):
                 image.replay(record, offset)
             self._on_batch(image)
-        if image.has_changes:
+        if self._is_behind():
+            return
+        if image.has_changes or self._holds_snapshot:
             await self._world.yield_point(YieldPoint.METADATA_IMAGE_UPDATED)
-            await self._publish(image, image.take_changes())
+            await self._publish(image, self._take_changes())
         self._has_published()
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
@@ -81,11 +93,33 @@ class MetadataPublisher:
                 await asyncio.sleep(0)
         image.skip(snapshot.end_offset - 1)
         image.take_changes()
-        changes = difference(self.image, image)
+        changes = difference(self._new_image() if self._is_catching_up else self.image, image)
         self.image = image
+        if self._is_behind():
+            self._holds_snapshot = True
+            return
         if changes:
             await self._publish(image, changes)
         self._has_published()
+
+    def _is_behind(self) -> bool:
+        """Return whether the image has yet to reach the high watermark for the first time.
+
+        Source: MetadataLoader.stillNeedToCatchUp.
+        """
+        if self._is_catching_up and self._high_watermark is not None:
+            high_watermark = self._high_watermark()
+            next_offset = self.image.highest_offset + 1
+            self._is_catching_up = high_watermark is None or next_offset < high_watermark
+        return self._is_catching_up
+
+    def _take_changes(self) -> ImageChanges:
+        """Return what was not published, with what a held snapshot has brought."""
+        changes = self.image.take_changes()
+        if self._holds_snapshot:
+            self._holds_snapshot = False
+            return difference(self._new_image(), self.image)
+        return changes
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
         """The leader of the metadata quorum has changed; None if it is unknown."""

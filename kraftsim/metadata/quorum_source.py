@@ -120,6 +120,7 @@ class QuorumSource:
             broker.publish,
             self._on_leader,
             self._observe_fencing,
+            high_watermark=lambda: None if self._raft is None else self._raft.high_watermark,
         )
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
