@@ -100,7 +100,11 @@ def share_requests_of(
     broker: SharingBroker, persister: Persister, parts: ShareParts
 ) -> "ShareRequests":
     """Return what serves the members of share groups on a broker."""
+    default = ShareSettings()
     settings = ShareSettings(
+        sessions_max=broker.group_configs.setting_number(
+            "group.share.max.share.sessions", default.sessions_max
+        ),
         throttles_deliveries=parts.throttles_deliveries,
         counts_abandoned=parts.counts_abandoned_deliveries,
     )

@@ -32,7 +32,11 @@ from kraftsim.producer_ids.broker_handlers import k22_init_producer_id
 from kraftsim.server.broker import Broker
 from kraftsim.server.broker_handlers import k18_api_versions, security
 from kraftsim.server.call import Handler
-from kraftsim.share_groups.broker_handlers import share_states
+from kraftsim.share_groups.broker_handlers import (
+    k78_share_fetch,
+    k79_share_acknowledge,
+    share_states,
+)
 from kraftsim.transactions.broker_handlers import descriptions, k27_write_txn_markers, transaction
 from kraftsim.zookeeper.broker_handlers import controller_requests
 
@@ -89,6 +93,8 @@ HANDLERS: tuple[Handler[Broker], ...] = (
     k69_consumer_group_describe.HANDLER,
     configs.LIST_CONFIG_RESOURCES,
     cluster.DESCRIBE_TOPIC_PARTITIONS,
+    k78_share_fetch.HANDLER,
+    k79_share_acknowledge.HANDLER,
     *share_states.HANDLERS,
     k88_streams_group_heartbeat.HANDLER,
     k89_streams_group_describe.HANDLER,
