@@ -58,6 +58,7 @@ TOOLS = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
 }
 MOVED = {

@@ -88,14 +88,14 @@ def streams() -> Command:
     return command
 
 
-def build() -> str:
-    """Build the Streams application with Maven, unless it is newer than its sources, and return its
+def build(project: Path = STREAMS, built_in: Path = BUILT, **properties: str) -> str:
+    """Build a Streams application with Maven, unless it is newer than its sources, and return its
     class path.
 
     Raises Missing.
     """
-    sources = [STREAMS / "pom.xml", *STREAMS.rglob("*.java")]
-    done = BUILT / "class_path.txt"
+    sources = [project / "pom.xml", *project.rglob("*.java")]
+    done = built_in / "class_path.txt"
     if not done.exists() or any(
         done.stat().st_mtime < source.stat().st_mtime for source in sources
     ):
@@ -105,8 +105,9 @@ def build() -> str:
             "-B",
             "-q",
             "-f",
-            str(STREAMS / "pom.xml"),
-            f"-Dkraftsim.build={BUILT}",
+            str(project / "pom.xml"),
+            f"-Dkraftsim.build={built_in}",
+            *(f"-D{name.replace('_', '.')}={value}" for name, value in properties.items()),
             "compile",
             "dependency:build-classpath",
         ]
@@ -127,7 +128,7 @@ def build() -> str:
                 f"{(built.stdout + built.stderr).strip()[:300]}"
             )
         Path(f"{done}.new").replace(done)
-    return f"{BUILT / 'classes'}:{done.read_text().strip()}"
+    return f"{built_in / 'classes'}:{done.read_text().strip()}"
 
 
 if __name__ == "__main__":
