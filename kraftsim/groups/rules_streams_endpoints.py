@@ -10,25 +10,29 @@ from collections.abc import Iterable
 from kraftsim.groups.rules_assignors import java_order
 from kraftsim.groups.rules_consumer_group import TopicsView
 from kraftsim.groups.rules_streams_assignor import Tasks
-from kraftsim.groups.rules_streams_group import StreamsMember
-from kraftsim.groups.rules_streams_heartbeats import EndpointRow, TopicTasks
+from kraftsim.groups.rules_streams_group import EndpointRow, StreamsMember, TopicTasks
 from kraftsim.groups.rules_streams_topology import ConfiguredTopology
 from kraftsim.groups.rules_timing import java_hash
 
 
 def endpoint_rows(
+    known: dict[str, EndpointRow],
     members: Iterable[StreamsMember],
     configured: ConfiguredTopology,
     topics: TopicsView,
     *,
     with_warmups: bool,
 ) -> tuple[EndpointRow, ...] | None:
-    """Return a row for each member with an endpoint; None if topics of tasks are unknown, for which
-    Apache Kafka has no answer either.
+    """Return a row for each member with an endpoint, and add it to the `known` ones; None if topics
+    of tasks are unknown, for which Apache Kafka has no answer either.
     """
     rows: list[EndpointRow] = []
     for each in members:
         if each.user_endpoint is None:
+            continue
+        row = known.get(each.member_id)
+        if row is not None:
+            rows.append(row)
             continue
         held = each.assigned
         replicas = _union(held.standby, held.warmup) if with_warmups else held.standby
@@ -36,7 +40,8 @@ def endpoint_rows(
         standby = _topic_tasks(configured, replicas, topics)
         if active is None or standby is None:
             return None
-        rows.append(EndpointRow(each.user_endpoint, active, standby))
+        row = known[each.member_id] = EndpointRow(each.user_endpoint, active, standby)
+        rows.append(row)
     return tuple(rows)
 
 

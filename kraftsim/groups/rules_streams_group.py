@@ -37,8 +37,11 @@ STREAMS: Final = "streams"
 LEFT: Final = -1
 LEFT_FOR_A_WHILE: Final = -2
 NO_TOPOLOGY_EPOCH: Final = -1
+NO_REFINED_EPOCH: Final = -1
 EpochTasks = Mapping[str, Mapping[int, int]]
 """Subtopology id -> partition -> the epoch in which the active task was assigned."""
+TopicTasks = tuple[tuple[str, tuple[int, ...]], ...]
+"""Partitions by topic."""
 
 
 class StreamsMemberState(IntEnum):
@@ -128,6 +131,15 @@ class StreamsMember:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointRow:
+    """The endpoint of a member, and the partitions whose state it has, by topic."""
+
+    endpoint: tuple[str, int]
+    active: TopicTasks
+    standby: TopicTasks
+
+
+@dataclass(frozen=True, slots=True)
 class TaskOffsets:
     """Changelog offsets that a member reports, by task; not in the log."""
 
@@ -179,8 +191,15 @@ class StreamsGroup:
         self.seen_topics: int | None = None
         """The version of the topics view for which the hash was compared last."""
         self.endpoint_epoch = 0
+        self.endpoint_rows: dict[str, EndpointRow] = {}
+        """By member: its endpoint as it was returned last, until tasks or records change."""
         self.shutdown_member_id: str | None = None
         self.task_offsets: dict[str, TaskOffsets] = {}
+        self.refined_epoch = NO_REFINED_EPOCH
+        self.refined: dict[str, TaskSet] = {}
+        """The tasks that members get at an assignment epoch: since 4.4 a place for warm-ups, up to
+        4.4 always the targets. It outlives a heartbeat that fails.
+        """
         self._static_ids: dict[str, str] = {}
         self._active: dict[Task, str] = {}
         self._standby: dict[Task, dict[str, None]] = {}
@@ -233,6 +252,13 @@ class StreamsGroup:
         """Return the member of a group instance id."""
         member_id = self._static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
+
+    def is_refined(self, member: StreamsMember) -> bool:
+        """Return whether a member of a stable group has all tasks of its target."""
+        target = self.targets.get(member.member_id, NO_TASK_SET)
+        held = member.assigned
+        tasks = TaskSet(held.active_tasks(), held.standby, held.warmup)
+        return self.state is not StreamsGroupState.STABLE or target == tasks
 
     def active_process(self, task: Task) -> str | None:
         """Return the process that runs a task, or has to revoke it."""
@@ -358,6 +384,7 @@ class StreamsGroup:
         if member is None:
             return
         self._disown(member)
+        self.endpoint_rows.pop(member_id, None)
         if member.instance_id is not None:
             self._static_ids.pop(member.instance_id, None)
         self.task_offsets.pop(member_id, None)
@@ -420,6 +447,7 @@ class StreamsGroup:
             if former.instance_id is not None:
                 self._static_ids.pop(former.instance_id, None)
         self.members[member.member_id] = member
+        self.endpoint_rows.pop(member.member_id, None)
         for held in (member.assigned, member.revoked):
             for task in _each(held.active):
                 self._active[task] = member.process_id

@@ -8,12 +8,12 @@ streamsGroupHeartbeat, streamsGroupLeave, maybeUpdateStreamsTargetAssignment,
 computeDelayedTargetAssignment} of 4.2, 4.3 and 4.4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.groups.rules_assignors import java_order, timeline_order
+from kraftsim.groups.rules_assignors import java_order
 from kraftsim.groups.rules_consumer_group import hash_of_topics
 from kraftsim.groups.rules_consumer_group_records import Change
 from kraftsim.groups.rules_group_configs import (
@@ -25,13 +25,11 @@ from kraftsim.groups.rules_group_configs import (
     STREAMS_SESSION,
     STREAMS_STANDBYS,
     STREAMS_TAGS,
+    STREAMS_WARMUPS,
 )
 from kraftsim.groups.rules_other_groups import OtherGroups
 from kraftsim.groups.rules_streams_assignor import (
-    StickyTraits,
     Task,
-    TaskMember,
-    assign_tasks,
 )
 from kraftsim.groups.rules_streams_endpoints import endpoint_rows
 from kraftsim.groups.rules_streams_group import (
@@ -41,6 +39,7 @@ from kraftsim.groups.rules_streams_group import (
     NO_TASK_SET,
     NO_TOPOLOGY_EPOCH,
     STREAMS,
+    EndpointRow,
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,
@@ -49,7 +48,6 @@ from kraftsim.groups.rules_streams_group import (
 )
 from kraftsim.groups.rules_streams_heartbeats import (
     JOINS,
-    EndpointRow,
     StreamsAnswer,
     StreamsHeartbeat,
     not_streams,
@@ -69,6 +67,7 @@ from kraftsim.groups.rules_streams_records import (
     target_epoch_change,
     topology_change,
 )
+from kraftsim.groups.rules_streams_targets import assign_targets
 from kraftsim.groups.rules_streams_topology import (
     ConfiguredTopology,
     configure,
@@ -94,6 +93,7 @@ NOT_ASSIGNED_MS: Final = 0
 FIRST_VERSION_WITH_TAG_STATUS: Final = 1
 INT32_MAX: Final = 2**31 - 1
 SESSION_MS, HEARTBEAT_MS, DELAY_MS = 45_000, 5_000, 3_000
+WARMUPS: Final = 2
 OFFSET_INTERVAL_MS, RECOVERY_LAG = 60_000, 10_000
 STANDBYS_KEY, TAGS_KEY = "num.standby.replicas", "rack.aware.assignment.tags"
 
@@ -115,6 +115,8 @@ class _Beat:
     changes: list[Change] = field(default_factory=list)
     statuses: list[tuple[StatusCode, str]] = field(default_factory=list)
     is_bumped: bool = False
+    refines_only: bool = False
+    """Whether the epoch is bumped only because the member lacks tasks of its target."""
     configs: tuple[tuple[str, str], ...] = ()
     validated_epoch: int = NO_TOPOLOGY_EPOCH
     metadata_hash: int = 0
@@ -169,8 +171,11 @@ class StreamsGroups(OtherGroups):
         refusal = self._follow(beat, configured)
         if refusal is not None:
             return refusal
-        target_epoch, target = self._target_of(beat, configured)
+        target_epoch, targets = self._targets_of(beat, configured)
         group, settings = beat.group, self._parts.settings
+        if settings.streams_have_roles:
+            targets = self._refined(beat, target_epoch, targets)
+        target = targets.get(beat.wanted.member_id, NO_TASK_SET)
         reached = reconciled_tasks(
             beat.wanted,
             target_epoch=target_epoch,
@@ -198,11 +203,13 @@ class StreamsGroups(OtherGroups):
         group = self._group_of(asked, changes)
         if isinstance(group, Refusal):
             return group
+        former = None if asked.instance_id is None else group.static_member(asked.instance_id)
+        is_other = former is not None and former.member_id != asked.member_id
+        if former is not None and is_other and former.member_id in group.refined:
+            group.refined[asked.member_id] = group.refined.pop(former.member_id)
         member = self._member_of(group, asked, changes)
         if isinstance(member, Refusal):
             return member
-        former = None if asked.instance_id is None else group.static_member(asked.instance_id)
-        is_other = former is not None and former.member_id != asked.member_id
         return _Beat(
             asked=asked,
             now=now,
@@ -362,6 +369,7 @@ class StreamsGroups(OtherGroups):
                 if isinstance(found, Refusal):
                     return found
                 group.configured = found
+                group.endpoint_rows.clear()
         assert group.configured is not None, "it is configured above"
         return group.configured
 
@@ -377,11 +385,14 @@ class StreamsGroups(OtherGroups):
         if refusal is not None:
             return refusal
         beat.configs = self._assignment_configs(group.group_id)
-        if (
+        is_bumped = (
             beat.is_bumped
             or beat.validated_epoch != group.validated_topology_epoch
             or beat.configs != group.last_configs
-        ):
+        )
+        if self._parts.settings.streams_have_roles and not is_bumped:
+            beat.refines_only = not group.is_refined(beat.wanted)
+        if is_bumped or beat.refines_only:
             beat.group_epoch = group.group_epoch + 1
             beat.changes.append(
                 epoch_change(
@@ -430,8 +441,10 @@ class StreamsGroups(OtherGroups):
     # Target assignment
     # ----------------------------------------------------------------------------------------------
 
-    def _target_of(self, beat: _Beat, configured: ConfiguredTopology) -> tuple[int, TaskSet]:
-        """Return the assignment epoch and the tasks of the member, newly assigned if due."""
+    def _targets_of(
+        self, beat: _Beat, configured: ConfiguredTopology
+    ) -> tuple[int, Mapping[str, TaskSet]]:
+        """Return the assignment epoch and the tasks of all members, newly assigned if due."""
         group = beat.group
         assignment_epoch = max(FIRST_EPOCH, group.assignment_epoch)
         is_waiting = self._parts.timers.is_set(_delay_key(group.group_id))
@@ -439,90 +452,53 @@ class StreamsGroups(OtherGroups):
         if is_waiting and (has_intervals or beat.group_epoch > group.assignment_epoch):
             detail = "Assignment delayed due to the configured initial rebalance delay."
             beat.statuses.append((StatusCode.ASSIGNMENT_DELAYED, detail))
-            return assignment_epoch, NO_TASK_SET
-        known = group.targets.get(beat.replaced_id or beat.wanted.member_id, NO_TASK_SET)
+            return assignment_epoch, {}
+        known = group.targets
+        if beat.replaced_id is not None and beat.replaced_id in known:
+            known = {**known, beat.wanted.member_id: known[beat.replaced_id]}
         if group.assignment_epoch >= beat.group_epoch:
             return group.assignment_epoch, known
+        if beat.refines_only and group.assignment_epoch >= group.group_epoch:
+            beat.changes.append(
+                target_epoch_change(group.group_id, beat.group_epoch, group.assigned_ms)
+            )
+            return beat.group_epoch, known
         if not self._may_assign(group, beat.now):
             detail = "Assignment delayed due to the configured assignment interval."
             beat.statuses.append((StatusCode.ASSIGNMENT_DELAYED, detail))
             return assignment_epoch, known
-        targets = self._assign(
-            group, beat.group_epoch, configured, beat.configs, beat.now, beat.changes, beat
+        found, changes = assign_targets(
+            group,
+            configured,
+            self._parts.settings,
+            epoch=beat.group_epoch,
+            standby_replicas=_standby_replicas(beat.configs),
+            now=beat.now,
+            heir=(beat.wanted, beat.replaced_id),
         )
-        return beat.group_epoch, targets[beat.wanted.member_id]
+        beat.changes += changes
+        return beat.group_epoch, found
+
+    def _refined(
+        self, beat: _Beat, epoch: int, targets: Mapping[str, TaskSet]
+    ) -> Mapping[str, TaskSet]:
+        """Return the tasks of all members at an assignment epoch: as they were for the first
+        heartbeat of that epoch, even if it failed.
+
+        Source: GroupMetadataManager.{refinedAssignmentForEpoch, maybeCacheRefinedAssignment}.
+        """
+        group = beat.group
+        if not self._integer(group.group_id, STREAMS_WARMUPS, WARMUPS):
+            return targets
+        if beat.refines_only or group.refined_epoch != epoch:
+            group.refined_epoch, group.refined = epoch, dict(targets)
+        return group.refined
 
     def _may_assign(self, group: StreamsGroup, now: GroupMoment) -> bool:
         interval_ms = self._integer(group.group_id, STREAMS_ASSIGNMENT, 0)
         if not interval_ms or group.assigned_ms == NOT_ASSIGNED_MS:
             return True
         return now.wall_ms >= group.assigned_ms + interval_ms
-
-    def _assign(
-        self,
-        group: StreamsGroup,
-        epoch: int,
-        configured: ConfiguredTopology,
-        configs: Sequence[tuple[str, str]],
-        now: GroupMoment,
-        changes: list[Change],
-        beat: _Beat | None = None,
-    ) -> dict[str, TaskSet]:
-        """Assign tasks to all members, that of a heartbeat as it will be."""
-        members, targets = dict(group.members), dict(group.targets)
-        if beat is not None and beat.replaced_id is not None:
-            del members[beat.replaced_id]
-            target = targets.pop(beat.replaced_id, None)
-            if target is not None:
-                targets[beat.wanted.member_id] = target
-        order = timeline_order(list(members), java_hash)
-        if beat is not None:
-            if beat.wanted.member_id not in members:
-                order.append(beat.wanted.member_id)
-            members[beat.wanted.member_id] = beat.wanted
-        found: dict[str, TaskSet] = {}
-        if configured.is_ready:
-            settings = self._parts.settings
-            assigned = assign_tasks(
-                [self._task_member(group, members[each], targets) for each in order],
-                configured.tasks(),
-                int(dict(configs).get(STANDBYS_KEY, "0")),
-                StickyTraits(
-                    skips_processes_with_task=settings.streams_have_roles
-                    or not settings.streams_assigns_at_intervals,
-                    computes_if_absent=settings.streams_have_roles,
-                ),
-            )
-            found = {each: TaskSet(row.active, row.standby) for each, row in assigned.items()}
-        for member_id in java_order(order, java_hash):
-            tasks = found.setdefault(member_id, NO_TASK_SET)
-            if targets.get(member_id) != tasks:
-                changes.append(target_change(group.group_id, member_id, tasks))
-        assigned_ms = now.wall_ms if self._parts.settings.streams_assigns_at_intervals else 0
-        changes.append(target_epoch_change(group.group_id, epoch, assigned_ms))
-        return found
-
-    def _task_member(
-        self, group: StreamsGroup, member: StreamsMember, targets: Mapping[str, TaskSet]
-    ) -> TaskMember:
-        """Return a member as input of the assignor: since 4.4 with what it runs, before with its
-        former target.
-        """
-        if not self._parts.settings.streams_have_roles:
-            target = targets.get(member.member_id, NO_TASK_SET)
-            return TaskMember(
-                member_id=member.member_id,
-                process_id=member.process_id,
-                active=target.active,
-                standby=target.standby,
-            )
-        return TaskMember(
-            member_id=member.member_id,
-            process_id=member.process_id,
-            active=member.assigned.active_tasks(),
-            standby=member.assigned.standby,
-            offsets=group.task_offsets.get(member.member_id, NO_TASK_OFFSETS).offsets,
-        )
 
     # The answer
     # ----------------------------------------------------------------------------------------------
@@ -538,10 +514,14 @@ class StreamsGroups(OtherGroups):
         is_returned = beat.is_joining or has_changed
         has_endpoint = reached.user_endpoint is not None
         if settings.streams_have_roles:
-            is_moved = beat.member.user_endpoint != reached.user_endpoint
-            is_moved = is_moved or (has_changed and has_endpoint)
+            is_new = beat.member.user_endpoint != reached.user_endpoint
+            is_moved = is_new or (has_changed and has_endpoint)
+            is_stale = is_returned or is_new or beat.replaced_id is not None
         else:
             is_moved = is_returned and has_endpoint
+            is_stale = is_returned
+        if is_stale:
+            group.endpoint_rows.pop(reached.member_id, None)
         if is_moved:
             group.endpoint_epoch += 1
         endpoints: tuple[EndpointRow, ...] | None = None
@@ -549,6 +529,7 @@ class StreamsGroups(OtherGroups):
             hidden = (beat.replaced_id, reached.member_id)
             others = (each for each in group.members.values() if each.member_id not in hidden)
             found = endpoint_rows(
+                group.endpoint_rows,
                 (*others, reached),
                 configured,
                 self._parts.topics,
@@ -680,12 +661,17 @@ class StreamsGroups(OtherGroups):
         self.write(applied, lambda error: None)
 
     def _assign_after_delay(self, group: StreamsGroup, now: GroupMoment) -> list[Change]:
-        changes: list[Change] = []
         is_due = group.group_epoch > group.assignment_epoch and self._may_assign(group, now)
-        if not group.is_empty and group.configured is not None and is_due:
-            self._assign(
-                group, group.group_epoch, group.configured, group.last_configs, now, changes
-            )
+        if group.is_empty or group.configured is None or not is_due:
+            return []
+        _, changes = assign_targets(
+            group,
+            group.configured,
+            self._parts.settings,
+            epoch=group.group_epoch,
+            standby_replicas=_standby_replicas(group.last_configs),
+            now=now,
+        )
         return changes
 
     def _renew(self, group_id: str, member_id: str, now: GroupMoment) -> None:
@@ -752,6 +738,10 @@ class StreamsGroups(OtherGroups):
         del self._parts.table.others[group.group_id]
         self._parts.timers.cancel(_delay_key(group.group_id))
         self._parts.table.give_offsets(group.group_id, group.offsets)
+
+
+def _standby_replicas(configs: Iterable[tuple[str, str]]) -> int:
+    return int(dict(configs).get(STANDBYS_KEY, "0"))
 
 
 def _delay_key(group_id: str) -> TimerKey:

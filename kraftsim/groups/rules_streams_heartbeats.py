@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.rules_streams_assignor import Task
-from kraftsim.groups.rules_streams_group import StreamsGroup, StreamsMember, TaskSet
+from kraftsim.groups.rules_streams_group import EndpointRow, StreamsGroup, StreamsMember, TaskSet
 from kraftsim.groups.rules_streams_topology import InternalTopic
 from kraftsim.groups.rules_timing import OtherAnswer
 from protocol.coordinator.streams_groups import StreamsGroupTopologyValue
@@ -19,8 +19,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.k88_streams_group_heartbeat import StatusCode
 
 JOINS = 0
-TopicTasks = tuple[tuple[str, tuple[int, ...]], ...]
-"""Partitions by topic."""
 
 
 class StreamsHeartbeat(Struct, frozen=True, kw_only=True):
@@ -44,14 +42,6 @@ class StreamsHeartbeat(Struct, frozen=True, kw_only=True):
     client_id: str
     client_host: str
     api_version: int
-
-
-class EndpointRow(Struct, frozen=True):
-    """The endpoint of a member, and the partitions whose state it has."""
-
-    endpoint: tuple[str, int]
-    active: TopicTasks
-    standby: TopicTasks
 
 
 class StreamsAnswer(OtherAnswer, frozen=True, kw_only=True):

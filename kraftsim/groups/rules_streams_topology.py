@@ -123,12 +123,15 @@ def is_same_topology(one: StreamsGroupTopologyValue, other: StreamsGroupTopology
 
 def refuse_topology(topology: StreamsGroupTopologyValue) -> Refusal | None:
     """Return UNKNOWN_SERVER_ERROR for a topology that Apache Kafka's classes cannot represent."""
-    has_all = len({each.subtopology_id for each in topology.subtopologies}) == len(
-        topology.subtopologies
-    )
-    are_indexes = all(
+    ids = {each.subtopology_id for each in topology.subtopologies}
+    if topology.epoch >= 0 and len(ids) == len(topology.subtopologies):
+        return None
+    return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _has_valid_indexes(each: Subtopology) -> bool:
+    return all(
         -1 < index < count
-        for each in topology.subtopologies
         for group in each.copartition_groups
         for indexes, count in (
             (group.source_topics, len(each.source_topics)),
@@ -136,9 +139,6 @@ def refuse_topology(topology: StreamsGroupTopologyValue) -> Refusal | None:
         )
         for index in indexes
     )
-    if topology.epoch >= 0 and has_all and are_indexes:
-        return None
-    return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def configure(
@@ -162,6 +162,8 @@ def by_id(topology: StreamsGroupTopologyValue) -> list[Subtopology]:
 
 def _configured(topology: StreamsGroupTopologyValue, topics: TopicsView) -> ConfiguredTopology:
     rows = by_id(topology)
+    if not all(map(_has_valid_indexes, rows)):
+        raise _InvalidTopology
     missing = sorted(
         {name for each in rows for name in each.source_topics if topics.find(name) is None}
     )

@@ -13,14 +13,14 @@ from kraftsim.core.decision import Refusal
 from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_group_configs import STREAMS_HEARTBEAT
 from kraftsim.groups.rules_streams_assignor import Task, Tasks
-from kraftsim.groups.rules_streams_group import LEFT_FOR_A_WHILE, TaskSet
-from kraftsim.groups.rules_streams_groups import HEARTBEAT_MS, StreamsGroups
-from kraftsim.groups.rules_streams_heartbeats import (
+from kraftsim.groups.rules_streams_group import (
+    LEFT_FOR_A_WHILE,
     EndpointRow,
-    StreamsAnswer,
-    StreamsHeartbeat,
+    TaskSet,
     TopicTasks,
 )
+from kraftsim.groups.rules_streams_groups import HEARTBEAT_MS, StreamsGroups
+from kraftsim.groups.rules_streams_heartbeats import StreamsAnswer, StreamsHeartbeat
 from kraftsim.groups.rules_timing import GroupAnswer
 from kraftsim.metadata.rules_topic_names import is_internal, why_name_is_invalid
 from kraftsim.releases.traits import STREAMS_ROLES
