@@ -15,11 +15,12 @@ from protocol.api_keys import ApiKey
 from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
 from protocol.codec.tree import fields_of
 from protocol.config_resources import ConfigResourceType
+from protocol.messages.k10_find_coordinator import SHARE
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k50_describe_user_scram_credentials import UserName
 from protocol.messages.registry import request_class
 from protocol.schema import Message, declaration_of
-from protocol.uuids import ZERO_UUID
+from protocol.uuids import ZERO_UUID, uuid_text
 
 METADATA_TOPIC = "__cluster_metadata"
 OF_RAFT = frozenset(
@@ -35,6 +36,7 @@ MEMBER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 SOME_BROKER, SOME_OTHER_BROKER = 1, 77
 BOB = b"\x00\x00\x05User\x04bob\x00\x00"
 FIRST_VERSION_WITH_MEMBER_IDS = 1
+FIRST_VERSION_WITH_SHARES = 6
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,11 @@ def _of_transactions(made: Message, version: int, things: Resources) -> None:
     made.coordinator_keys = [things.transactional_id] if version >= 4 else []
 
 
+def _of_share_partitions(made: Message, version: int, things: Resources) -> None:
+    made.key_type = SHARE
+    made.coordinator_keys = [f"{things.group}:{uuid_text(things.topic_id)}:0"]
+
+
 def _of_broker(made: Message, version: int, things: Resources) -> None:
     for resource in made.resources:
         resource.resource_type, resource.resource_name = (
@@ -293,6 +300,11 @@ VARIANTS: dict[str, tuple[ApiKey, int, Change]] = {
     "METADATA of all topics": (ApiKey.METADATA, 1, _setting(topics=None)),
     "METADATA by topic id": (ApiKey.METADATA, 12, _by_topic_id),
     "OFFSET_FETCH of all topics": (ApiKey.OFFSET_FETCH, 2, _all_offsets),
+    "FIND_COORDINATOR of share-partitions": (
+        ApiKey.FIND_COORDINATOR,
+        FIRST_VERSION_WITH_SHARES,
+        _of_share_partitions,
+    ),
     "FIND_COORDINATOR of transactions": (ApiKey.FIND_COORDINATOR, 1, _of_transactions),
     "CREATE_TOPICS of a new one": (ApiKey.CREATE_TOPICS, 0, _fresh_topics),
     "DELETE_TOPICS by topic id": (ApiKey.DELETE_TOPICS, 6, _by_topic_id),
