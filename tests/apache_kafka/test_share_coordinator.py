@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from kraftsim.cli.main import kraftsim
 from kraftsim.conformance.peer import Peer
 from kraftsim.groups.rules_assignors import java_order, uuid_hash
 from protocol.coordinator.registry import CoordinatorTopic, build_record, parse_record
@@ -45,7 +48,8 @@ from protocol.messages.k19_create_topics import (
 )
 from protocol.records.batches import split_batches
 from protocol.uuids import uuid_text
-from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.class_path import NEWEST_RELEASE
+from tests.apache_kafka.harness import ApacheKafka, run_tool
 from tests.conftest import ClusterFactory
 
 pytestmark = pytest.mark.interop
@@ -292,3 +296,15 @@ def test_the_share_coordinator_is_that_of_apache_kafka(
         assert len(theirs.records()) > REQUESTS // 3
         for index, (there, here) in enumerate(zip(theirs.records(), ours.records(), strict=True)):
             assert here == there, f"record {index}"
+        if release == NEWEST_RELEASE:
+            files = own.directory.data("broker-1").rglob(f"{STATES}-0/*.log")
+            assert_dumped_alike(next(files))
+
+
+def assert_dumped_alike(log: Path) -> None:
+    """Both tools print the same lines for a log that kraftsim has written."""
+    options = ["--share-group-state-decoder"]
+    theirs = run_tool(NEWEST_RELEASE, "dump-log", *options, "--files", str(log))
+    done = CliRunner().invoke(kraftsim, ["dump", *options, str(log)], standalone_mode=False)
+    assert done.stdout.splitlines() == theirs.splitlines()
+    assert done.stdout.count("payload: ") > REQUESTS // 3

@@ -12,9 +12,12 @@ from kraftsim.metadata.quorum_source import QuorumSource
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.server.broker import Broker
 from kraftsim.server.controller import Controller
+from kraftsim.share_groups.persister import PersisterResult
+from kraftsim.share_groups.rules_share_states import SharePartitionKey
 from kraftsim.world.interface import YieldPoint
 from kraftsim.world.simulated import Preemption, Simulation
 from kraftsim.world.simulated.world import SimulatedWorld
+from tests.node.brokers import running_cluster
 from tests.simulate.fault_cluster import fault_cluster
 
 HERE, THERE = YieldPoint.METADATA_WRITTEN, YieldPoint.METADATA_FLUSHED
@@ -71,7 +74,7 @@ def test_every_yield_point_of_a_node_is_reached(
 def visited() -> dict[YieldPoint, set[str]]:
     """Return the nodes that reached each yield point during a leader failure, transaction timeouts,
     a migration from ZooKeeper, a failover of combined nodes, commits of offsets, the cleaning of
-    logs, and uploads of segments.
+    logs, uploads of segments, and the initialization of a share-partition.
     """
     found: dict[YieldPoint, set[str]] = {place: set() for place in PLACES}
     yield_point, hand_over = SimulatedWorld.yield_point, SimulatedWorld.hand_over
@@ -95,7 +98,25 @@ def visited() -> dict[YieldPoint, set[str]]:
         assert run_scenario("offset_commits_pre_and_post_kip_447", seed=2).outcome == "ok"
         assert run_scenario("compaction_under_load", seed=2).outcome == "ok"
         assert run_scenario("missing_remote_producer_snapshot", seed=2).outcome == "ok"
+        initialize_a_share_partition()
     return found
+
+
+def initialize_a_share_partition() -> None:
+    """The persister of a broker asks its own share coordinator."""
+    settings = {
+        "share_coordinator_state_topic_replication_factor": "1",
+        "share_coordinator_state_topic_min_isr": "1",
+    }
+    with running_cluster(1, settings, release_name="4.4") as cluster:
+        topic_id = cluster.run(lambda client: client.create_topic("t"))
+
+        async def initialize() -> list[PersisterResult]:
+            rows = [(SharePartitionKey("g", topic_id, 0), 0, 0)]
+            return await cluster.brokers["broker-1"].persister.initialize("g", rows)
+
+        done = cluster.simulation.spawn("broker-1", initialize())
+        assert not cluster.simulation.run_until(done, limit_s=60)[0].error
 
 
 def passes(simulation: Simulation, done: list[tuple[str, float]]) -> None:
