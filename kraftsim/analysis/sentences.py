@@ -52,6 +52,16 @@ _TEMPLATES: Final = {
     "begins at offset {epoch_start_offset}",
     "ControllerResigned": "{node} is no longer the active controller of epoch {leader_epoch}: "
     "{reason}",
+    "CoordinatedShareDeleted": "{node} deleted the state of {topic_id}-{partition} in group "
+    "{group_id}, at offset {record_offset} of __share_group_state-{coordinator_partition}",
+    "CoordinatedShareLoaded": "{node} loaded the state of {topic_id}-{partition} in group "
+    "{group_id} from offset {record_offset} of __share_group_state-{coordinator_partition}: "
+    "snapshot {snapshot_epoch}, state epoch {state_epoch}, leader epoch {leader_epoch}, start "
+    "offset {start_offset}",
+    "CoordinatedShareStored": "{node} stored the state of {topic_id}-{partition} in group "
+    "{group_id} ({cause}) at offset {record_offset} of __share_group_state-"
+    "{coordinator_partition}: {is_snapshot?snapshot|update of snapshot} {snapshot_epoch}, state "
+    "epoch {state_epoch}, leader epoch {leader_epoch}, start offset {start_offset}",
     "CopyExpected": "each record of {input_topic} must become one committed record of "
     "{output_topic}",
     "CopyRead": "client {client_id} read {topic} to its end",

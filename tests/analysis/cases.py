@@ -44,6 +44,7 @@ from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import NEXT_ROWS, TURN_ROWS
+from tests.analysis.share_state_cases import SHARE_STATE_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.topic_config_cases import TOPIC_CONFIG_ROWS
@@ -718,7 +719,15 @@ CASES = [
     ),
     *(
         Case(*row)
-        for row in (*PENDING_ROWS, *SPENT_ROWS, *REMOTE_ROWS, *QUOTA_ROWS, *TOPIC_CONFIG_ROWS)
+        for row in (
+            *SHARE_STATE_ROWS,
+            *PENDING_ROWS,
+            *SPENT_ROWS,
+            *REMOTE_ROWS,
+            *QUOTA_ROWS,
+            *TOPIC_CONFIG_ROWS,
+        )
     ),
+    *(Case(*row) for row in SHARE_STATE_ROWS),
     *(Case(*row)._replace(between_ms=MINUTE_MS) for row in LATE_PENDING_ROWS),
 ]
