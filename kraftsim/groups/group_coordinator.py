@@ -72,6 +72,10 @@ class KnownTopics:
 
 
 UUID_BYTES = 16
+GROUP_OPERATIONS: Final = 0b1_0100_1000
+"""Read, delete, describe."""
+GROUP_OPERATIONS_WITH_CONFIGS: Final = GROUP_OPERATIONS | 0b1100_0000_0000
+"""The same, and describe and alter configurations (since 4.0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,14 @@ class GroupCoordinator:
     def serves_consumers(self) -> bool:
         """Whether consumer groups are enabled (KIP-848)."""
         return self._serves_consumers()
+
+    @property
+    def operations(self) -> int:
+        """The operations on a group as bits: every one is authorized without an authorizer
+        (AclEntry.supportedOperations).
+        """
+        has_configs = bool(self._settings.configs.definitions.configs)
+        return GROUP_OPERATIONS_WITH_CONFIGS if has_configs else GROUP_OPERATIONS
 
     @property
     def serves_shares(self) -> bool:

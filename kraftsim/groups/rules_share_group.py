@@ -61,7 +61,7 @@ STABLE: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareMember:
+class ShareGroupMember:
     """A member, as its records have it."""
 
     member_id: str
@@ -74,7 +74,7 @@ class ShareMember:
     previous_member_epoch: int = LEFT
     assigned: Shares = field(default_factory=dict)
 
-    def has_same_metadata(self, other: "ShareMember") -> bool:
+    def has_same_metadata(self, other: "ShareGroupMember") -> bool:
         """Return whether the metadata records of both would be equal."""
         return (
             self.rack_id == other.rack_id
@@ -196,7 +196,7 @@ class ShareGroup:
         self.assignment_epoch = first_epoch
         self.assigned_ms = 0
         """The wall clock when the target assignment was computed; 0 is unknown."""
-        self.members: dict[str, ShareMember] = {}
+        self.members: dict[str, ShareGroupMember] = {}
         self.targets: dict[str, Shares] = {}
         self.partitions: SharePartitions | None = None
         """None before the first record."""
@@ -318,7 +318,7 @@ class ShareGroup:
             del self.members[member_id]
             return
         self.members[member_id] = moved = replace(
-            known or ShareMember(member_id=member_id),
+            known or ShareGroupMember(member_id=member_id),
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
@@ -326,7 +326,7 @@ class ShareGroup:
         )
         self._count(moved, 1)
 
-    def _count(self, member: ShareMember | None, step: int) -> None:
+    def _count(self, member: ShareGroupMember | None, step: int) -> None:
         self._has_unassigned = None
         for name in () if member is None else member.subscribed_names:
             count = self._subscribers.get(name, 0) + step
@@ -372,7 +372,7 @@ class ShareGroup:
                 )
             return
         self.members[member_id] = replace(
-            known or ShareMember(member_id=member_id),
+            known or ShareGroupMember(member_id=member_id),
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
             assigned=shares_in_order(value.assigned_partitions),
@@ -435,7 +435,7 @@ def epoch_change(group_id: str, epoch: int, metadata_hash: int) -> Change:
     return ShareGroupMetadataKey(group_id=group_id), value
 
 
-def member_change(group_id: str, member: ShareMember) -> Change:
+def member_change(group_id: str, member: ShareGroupMember) -> Change:
     """A member joined, or its subscription changed. Topic names are sorted."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
@@ -464,7 +464,7 @@ def target_epoch_change(group_id: str, epoch: int, assigned_ms: int) -> Change:
     return ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 
-def current_change(group_id: str, member: ShareMember) -> Change:
+def current_change(group_id: str, member: ShareGroupMember) -> Change:
     """The current assignment or epoch of a member."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,

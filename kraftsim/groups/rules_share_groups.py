@@ -22,7 +22,7 @@ from kraftsim.groups.rules_group_configs import SHARE_ASSIGNMENT, SHARE_HEARTBEA
 from kraftsim.groups.rules_java_maps import JavaMap
 from kraftsim.groups.rules_share_group import (
     ShareGroup,
-    ShareMember,
+    ShareGroupMember,
     current_change,
     current_tombstone,
     epoch_change,
@@ -143,7 +143,9 @@ class ShareGroups(ShareGroupStates):
             initial=initial,
         )
 
-    def _member_of(self, group: ShareGroup, asked: ShareHeartbeatInput) -> ShareMember | Refusal:
+    def _member_of(
+        self, group: ShareGroup, asked: ShareHeartbeatInput
+    ) -> ShareGroupMember | Refusal:
         """Return the member of the request before any change; a new one is not in the group yet.
 
         The previous epoch is accepted: the last response may be lost.
@@ -157,7 +159,7 @@ class ShareGroups(ShareGroupStates):
                 f"The share group has reached its maximum capacity of {most} members.",
             )
         if epoch == JOINS:
-            return member or ShareMember(member_id=member_id)
+            return member or ShareGroupMember(member_id=member_id)
         if member is None:
             return Refusal(
                 ErrorCode.UNKNOWN_MEMBER_ID,
@@ -180,7 +182,11 @@ class ShareGroups(ShareGroupStates):
         )
 
     def _follow(
-        self, group: ShareGroup, member: ShareMember, wanted: ShareMember, changes: list[Change]
+        self,
+        group: ShareGroup,
+        member: ShareGroupMember,
+        wanted: ShareGroupMember,
+        changes: list[Change],
     ) -> bool:
         """Update a member, and bump the group epoch if subscriptions, topics or initialized
         partitions have changed; return whether it is bumped.
@@ -218,7 +224,7 @@ class ShareGroups(ShareGroupStates):
             return None
         found = {name: self._parts.topics.find(name) for name in group.topic_names}
         topics = {name: topic for name, topic in found.items() if topic is not None}
-        names = timeline_order(group.members, java_hash)
+        names = timeline_order(reversed(group.members), java_hash)
         rows = [
             SharingMember(
                 member_id=member_id,
@@ -250,11 +256,11 @@ class ShareGroups(ShareGroupStates):
     def _reconciled(
         self,
         group: ShareGroup,
-        member: ShareMember,
+        member: ShareGroupMember,
         fresh: Mapping[str, Shares] | None,
         *,
         reads_others: bool,
-    ) -> ShareMember:
+    ) -> ShareGroupMember:
         """Return a member at the epoch of its target; it gets no partition of topics to which it
         does not subscribe, and gives those up at once (ShareGroupAssignmentBuilder since 4.2).
         """

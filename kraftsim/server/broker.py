@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.group_coordinator import (
     GroupCoordinator,
+    ShareGroupParts,
     group_settings,
     may_serve_consumers,
     may_serve_streams,
@@ -204,6 +205,11 @@ class Broker:
             group_settings(self.config, self.parts, self.group_configs),
             self._serves_consumers,
             self._serves_streams,
+            ShareGroupParts(
+                is_enabled=lambda: self.features.level(SHARE_VERSION) > 0,
+                persister=lambda: self.persister,
+                own_versions=spoken_versions(self.source.apis),
+            ),
         )
         self._shares: ShareCoordinator | None = None
         self._persister: StatePersister | None = None
@@ -528,6 +534,7 @@ class Broker:
         self.verifier.abort()
         if self._persister is not None:
             self._persister.abort()
+        self.groups.abort()
         if self.tiered is not None:
             self.tiered.abort()
         self.groups.close()

@@ -14,9 +14,12 @@ from kraftsim.groups.broker_handlers import (
     k28_txn_offset_commit,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
     k88_streams_group_heartbeat,
     k89_streams_group_describe,
     k93_streams_group_topology_description_update,
+    share_group_offsets,
 )
 from kraftsim.metadata.broker_handlers import cluster, configs, quotas_and_credentials
 from kraftsim.partitions.broker_handlers import (
@@ -93,11 +96,14 @@ HANDLERS: tuple[Handler[Broker], ...] = (
     k69_consumer_group_describe.HANDLER,
     configs.LIST_CONFIG_RESOURCES,
     cluster.DESCRIBE_TOPIC_PARTITIONS,
+    k76_share_group_heartbeat.HANDLER,
+    k77_share_group_describe.HANDLER,
     k78_share_fetch.HANDLER,
     k79_share_acknowledge.HANDLER,
     *share_states.HANDLERS,
     k88_streams_group_heartbeat.HANDLER,
     k89_streams_group_describe.HANDLER,
+    *share_group_offsets.HANDLERS,
     k93_streams_group_topology_description_update.HANDLER,
 )
 

@@ -42,8 +42,6 @@ from protocol.messages.k47_offset_delete import (
 
 FIRST_VERSION_WITH_NOT_FOUND: Final = 6
 """KIP-1043."""
-ALL_GROUP_OPERATIONS: Final = 0b1_0100_1000
-"""Read, delete, describe: every operation is authorized without an authorizer."""
 
 
 def handle_describe_groups(broker: GroupsBroker, call: Call) -> Answer:
@@ -60,7 +58,7 @@ def handle_describe_groups(broker: GroupsBroker, call: Call) -> Answer:
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = broker.groups.operations
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -5,7 +5,6 @@ Source: kafka.server.KafkaApis.handleConsumerGroupDescribe,
 org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, KIP-848.
 """
 
-from kraftsim.groups.broker_handlers.group_administration import ALL_GROUP_OPERATIONS
 from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.groups.rules_assignors import NO_SHARES, Shares
 from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember
@@ -37,7 +36,7 @@ def handle(broker: GroupTopicsBroker, call: Call) -> Answer:
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = broker.groups.operations
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

@@ -7,7 +7,6 @@ org.apache.kafka.coordinator.group.streams.StreamsGroup.asDescribedGroup, KIP-10
 
 from collections.abc import Iterable, Mapping
 
-from kraftsim.groups.broker_handlers.group_administration import ALL_GROUP_OPERATIONS
 from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_streams_assignor import STICKY, Task, Tasks
 from kraftsim.groups.rules_streams_group import (
@@ -55,7 +54,7 @@ def handle(broker: GroupsBroker, call: Call) -> Answer:
         if group.error_code != ErrorCode.NONE:
             continue
         if request.include_authorized_operations:
-            group.authorized_operations = ALL_GROUP_OPERATIONS
+            group.authorized_operations = broker.groups.operations
         if request.include_topology_description:
             group.topology_description_status = NOT_STORED
     return StreamsGroupDescribeResponse(groups=groups)

@@ -12,6 +12,7 @@ from kraftsim.server.forwarding import FORWARDED
 from kraftsim.server.rules_authorization import CLUSTER_NAME
 from kraftsim.server.security import (
     group_guards,
+    share_group_guards,
     streams_guards,
     topic_guards,
     transaction_guards,
@@ -161,6 +162,13 @@ BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ),
     ApiKey.SHARE_FETCH: group_guards.authorize_share_member,
     ApiKey.SHARE_ACKNOWLEDGE: group_guards.authorize_share_member,
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_group_guards.authorize_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: with_authorized_operations(
+        share_group_guards.authorize_descriptions
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_group_guards.authorize_offset_descriptions,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_group_guards.authorize_alterations,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_group_guards.authorize_deletions,
     ApiKey.TXN_OFFSET_COMMIT: group_guards.authorize_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_CONFIGS: authorize_descriptions,
