@@ -17,17 +17,24 @@ the directory.
 
 
 class Checkpoints:
-    """The checkpoints of all online directories."""
+    """The checkpoints of all online directories. A file has all logs of its directory: none is
+    written before all of them are open, which `are_open` tells.
+    """
 
     def __init__(
         self,
         online: Callable[[], Sequence[LogDirectory]],
         hosted: Callable[[], Iterable[HostedPartition]],
         write: Write,
+        are_open: Callable[[LogDirectory], bool],
     ) -> None:
-        self._online = online
+        self._all_online = online
+        self._are_open = are_open
         self._hosted = hosted
         self._write = write
+
+    def _online(self) -> list[LogDirectory]:
+        return [home for home in self._all_online() if self._are_open(home)]
 
     async def store(self) -> None:
         """Write all checkpoints."""

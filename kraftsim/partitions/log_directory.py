@@ -5,6 +5,7 @@ checkpoints from the last shutdown and whether it is online.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
@@ -53,6 +54,8 @@ class LogDirectory:
         self.failure: OSError | None = None
         """The reason why it is offline; None while it is online."""
         self.was_stopped_cleanly = False
+        self.shutdown_epoch = NO_BROKER_EPOCH
+        """The broker epoch of the last clean shutdown, if it was one and has stored it."""
         self._written: dict[str, Offsets] = {}
         """The current content of each checkpoint file."""
         self._writing = asyncio.Lock()
@@ -89,17 +92,15 @@ class LogDirectory:
         if not disk.exists(CLEAN_SHUTDOWN):
             return NO_BROKER_EPOCH
         self.was_stopped_cleanly = True
-        try:
-            previous_broker_epoch = parse_clean_shutdown(disk.read(CLEAN_SHUTDOWN))
-        except MalformedMessage:
-            previous_broker_epoch = NO_BROKER_EPOCH
+        with suppress(MalformedMessage):
+            self.shutdown_epoch = parse_clean_shutdown(disk.read(CLEAN_SHUTDOWN))
         disk.remove(CLEAN_SHUTDOWN)
         await disk.flush_directory(
             ""
             # otherwise the file could reappear after a power failure and mark open logs as cleanly
             # closed
         )
-        return previous_broker_epoch
+        return self.shutdown_epoch
 
     def recovery_point(self, key: PartitionKey) -> int | None:
         """Return the recovery point of a log; None after a clean shutdown, when everything is

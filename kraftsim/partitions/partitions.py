@@ -29,7 +29,7 @@ from kraftsim.partitions.rules_leader import LeaderAndIsrState, LeaderRules
 from kraftsim.partitions.settings_in_use import SettingsInUse
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.server.events import DiskFailed, LogDirectoryFailed
-from kraftsim.server.identity import NO_DIRECTORY_ID
+from kraftsim.server.identity import METADATA_DIRECTORY, NO_DIRECTORY_ID
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.tasks import at_once
 from protocol.metadata.settings import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -104,8 +104,10 @@ class Partitions:
         )
         self._has_directories = False
         """Whether metadata.version supports log directories."""
+        self._opened: dict[str, None] = {}
+        """Log directories of which every log was opened, and recovered if necessary."""
         self._checkpoints = Checkpoints(
-            lambda: self.directories.online, self._hosted.values, self._in
+            lambda: self.directories.online, self._hosted.values, self._in, self._are_open
         )
         self._requested_paths: dict[PartitionKey, str] = {}
         """The requested log directories of partitions that are not hosted yet."""
@@ -180,9 +182,37 @@ class Partitions:
             self._stand_down(hosted)
         await at_once([partial(self._close_one, hosted) for hosted in self._hosted.values()])
         await self._checkpoints.store()
-        epoch = broker_epoch if self._parts.keeps_shutdown_epoch else None
         for directory in self.directories.online:
-            await self._in(directory, "write", partial(directory.mark_clean_stop, epoch))
+            if self._are_open(directory):
+                epoch = broker_epoch
+            elif directory.was_stopped_cleanly:
+                epoch = directory.shutdown_epoch  # its logs are as they were then
+            else:
+                continue
+            kept = epoch if self._parts.keeps_shutdown_epoch else None
+            await self._in(directory, "write", partial(directory.mark_clean_stop, kept))
+
+    def _are_open(self, home: LogDirectory) -> bool:
+        """Return whether every log of a directory was opened: a broker that stops before it has
+        caught up with the metadata has opened none.
+
+        Source: LogManager.shutdown (loadLogsCompletedFlags).
+        """
+        if home.path in self._opened:
+            return True
+        open_here = {each.log.directory for each in self._hosted.values() if each.home is home}
+        try:
+            names = home.world.disk.list("")
+        except OSError as failure:
+            self._fail_directory(home, home.path, "list", failure)
+            return False
+        if all(
+            name in open_here
+            for name in names
+            if name != METADATA_DIRECTORY and name.rpartition("-")[2].isdecimal()
+        ):
+            self._opened[home.path] = None
+        return home.path in self._opened
 
     async def _close_one(self, hosted: HostedPartition) -> None:
         try:

@@ -147,6 +147,31 @@ def test_clean_stop_moves_leadership_and_writes_the_clean_shutdown_file() -> Non
         assert cluster.emitted(LogRecovered)[-1].clean
 
 
+def test_broker_that_stops_before_it_has_caught_up_recovers_its_logs_next_time() -> None:
+    """Without a controller it opens no log: its clean stop says nothing about them, and writes no
+    checkpoint (LogManager.loadLogsCompletedFlags).
+    """
+    checkpoint = "replication-offset-checkpoint"
+    with running_cluster() as cluster:
+        cluster.run(create_and_fill)
+        cluster.simulation.run_for(6)
+        cluster.kill("broker-1")
+        files = cluster.simulation.host("broker-1").durable.names
+        before = bytes(files[checkpoint].cache)
+        cluster.kill(CONTROLLER_HOST)
+        cluster.simulation.restart("broker-1")
+        cluster.simulation.run_for(10)
+        cluster.stop("broker-1")
+        assert ".kafka_cleanshutdown" not in files
+        assert bytes(files[checkpoint].cache) == before
+        cluster.simulation.restart(CONTROLLER_HOST)
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        assert not cluster.emitted(LogRecovered)[-1].clean
+        assert cluster.run(read_all) == [0, 2, 4, 6, 8]
+        assert cluster.run(repeat_last) == (0, 8)
+
+
 def test_records_acknowledged_after_a_flush_survive_a_power_loss() -> None:
     """log.flush.interval.messages=1: the response is sent only after the flush; by default, as in
     Kafka, it is not.
