@@ -12,6 +12,7 @@ FAMILIES: Final = {
     "log": "logs",
     "transactions": "transactions",
     "ids": "producer ids",
+    "client_telemetry": "clients",
     "clients": "clients",
     "groups": "groups",
     "metadata": "metadata",

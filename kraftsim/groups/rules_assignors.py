@@ -234,6 +234,16 @@ def hash_set_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
     return sorted(rows, key=lambda key: _spread(hash_of(key)) & (capacity - 1))
 
 
+def growing_set_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """Return keys in the iteration order of a java.util.HashSet to which they were added one by
+    one.
+    """
+    rows, capacity = list(keys), FIRST_CAPACITY
+    while len(rows) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(rows, key=lambda key: _spread(hash_of(key)) & (capacity - 1))
+
+
 def timeline_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
     """Return keys in the iteration order of a TimelineHashMap that has never been larger.
 

@@ -321,6 +321,16 @@ CHECKS_SESSIONS_PERIODICALLY = Trait(
 next one expires). A broker may register again after its session, and before it is fenced.
 """
 
+CLIENT_INSTANCES_END = Trait(
+    name="client-instances-end",
+    since_release="4.0",
+    why="ClientMetricsManager.ClientConnectionDisconnectListener; measured with Apache Kafka "
+    "3.7.2, 3.9.1, 4.0.2, 4.1.2 and 4.4.0",
+)
+"""With client telemetry, a client instance is forgotten when its connection closes, and may ask for
+its subscription at once after a push with an unknown one (before: only after the push interval).
+"""
+
 SHUTDOWN_AT_REGISTRATION = Trait(
     name="shutdown-at-registration", since_release="4.0", why="KIP-966"
 )

@@ -111,7 +111,7 @@ class ApiOffer:
         request = call.body
         assert isinstance(request, ApiVersionsRequest), "dispatch decodes by API key"
         version = call.api_version
-        if version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not _is_named_properly(request):
+        if version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not is_named_properly(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if version >= FIRST_VERSION_WITH_TARGET:
             if (request.cluster_id is None) != (request.node_id == ANY_NODE):
@@ -197,6 +197,7 @@ def _common(one: VersionRange, other: VersionRange) -> VersionRange | None:
     return (first, last) if first <= last else None
 
 
-def _is_named_properly(request: ApiVersionsRequest) -> bool:
+def is_named_properly(request: ApiVersionsRequest) -> bool:
+    """Return whether the client's software has a valid name and version."""
     names = (request.client_software_name, request.client_software_version)
     return all(_SOFTWARE.fullmatch(name) is not None for name in names)

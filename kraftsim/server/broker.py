@@ -54,7 +54,7 @@ from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.security.rights import guarded
-from kraftsim.server.serving_broker import BrokerAddress
+from kraftsim.server.serving_broker import BrokerAddress, TelemetryReporter
 from kraftsim.server.shell import NodeShell, PartShell
 from kraftsim.server.with_rules import parsing_rules
 from kraftsim.tiered_storage.remote_store import METADATA_TOPIC
@@ -64,6 +64,7 @@ from kraftsim.world.interface import World
 from kraftsim.zookeeper.broker_mode import ZookeeperMode
 from kraftsim.zookeeper.migrating_mode import MigratingMode
 from protocol.api_keys import ApiKey
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -118,8 +119,9 @@ class Broker:
         found = cast(tuple[Handler[Broker], ...], broker_handlers())
         served = parsing_rules(guarded(self.shell, self.source.guards, found))
         self._handlers = tuple(map(throttled, served))
+        self.telemetry: TelemetryReporter | None = self._make_telemetry()
         self.offer = ApiOffer(
-            self.source.apis,
+            {**self.source.apis, **({} if self.telemetry is None else self.telemetry.apis)},
             [handler.key for handler in self._handlers],
             self.source.supported_features,
         )
@@ -130,11 +132,27 @@ class Broker:
             window = config.max_in_flight_sequence_number_per_connection
             self.offer.announce(window if config.window_carrier == BY_API_VERSIONS else None)
         self._listeners = Listeners(self.shell)
+        if self.telemetry is not None:
+            self._listeners.on_closed = self.telemetry.on_disconnect
 
     def _make_source(self) -> MetadataSource:
         if not self.config.is_zookeeper_mode:
             return QuorumSource(self)
         return MigratingMode(self) if self.config.is_migrating else ZookeeperMode(self)
+
+    def _make_telemetry(self) -> TelemetryReporter | None:
+        """Create the reporter of client metrics, if the configuration has one and the release knows
+        it.
+        """
+        is_known = ConfigResourceType.CLIENT_METRICS in self.parts.resource_types
+        if not self.config.client_telemetry or not is_known or self.config.is_zookeeper_mode:
+            return None
+        # imported lazily: few nodes have a reporter
+        from kraftsim.client_telemetry.client_telemetry import ClientTelemetry
+
+        return ClientTelemetry(
+            self.shell, lambda: self.image, ends_instances=self.parts.ends_client_instances
+        )
 
     def _make_partitions(self) -> None:
         """Create the components around partitions: logs, replication, and their channels to the

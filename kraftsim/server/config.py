@@ -547,6 +547,8 @@ class NodeConfig(TransactionConfig):
     )
     registration_wait_ms: int = setting("kraftsim.registration.wait.ms", integer(at_least=0), "0")
     outgoing_host: str | None = setting("kraftsim.outgoing.host", optional_text)
+    client_telemetry: bool = setting("kraftsim.client.telemetry", boolean, "false")
+    telemetry_max_bytes: int = setting("telemetry.max.bytes", integer(at_least=1), "1048576")
 
     given: Mapping[str, str] = field(default_factory=dict)
     """The given properties, without defaults."""
@@ -752,12 +754,8 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
     return config
 
 
-# --------------------------------------------------------------------------------------------------
-# Kafka settings that are accepted, so that real property files can be used, but have no effect
-#
-# They are the settings of all releases that no field of `NodeConfig` and no listener declares;
-# reference/settings.md lists them.
-# Source: the generated rows of kraftsim/metadata/config_facts.
-
 KEYS_WITHOUT_EFFECT = all_broker_settings()
-"""Callers remove the declared ones."""
+"""Kafka settings that are accepted, so that real property files can be used, but have no effect:
+those of all releases (kraftsim/metadata/config_facts), without what callers remove, which is
+declared above or of a listener. reference/settings.md lists them.
+"""

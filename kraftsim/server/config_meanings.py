@@ -347,6 +347,7 @@ streams.rack.aware.assignment.tags | Tags of clients over whose values this stre
 streams.session.timeout.ms | Time without a heartbeat after which a member of this streams group is
     removed.
 super.users | Principals that are allowed everything, separated by semicolons.
+telemetry.max.bytes | Most bytes of compressed metrics that a client may push at once.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | Interval between checks for
     transactions that have timed out.
 transaction.max.timeout.ms | Longest transaction timeout that a producer may request.

@@ -10,6 +10,7 @@ kafka.server.KafkaRaftServer.initializeLogDirs.
 """
 
 import posixpath
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kraftsim.releases.release import release
@@ -189,11 +190,16 @@ def random_uuid(world: World, purpose: str) -> bytes:
     """Generate a Kafka uuid: never a reserved one, and never with a text form that starts with
     '-'.
     """
+    return next(random_uuids(world, purpose))
+
+
+def random_uuids(world: World, purpose: str) -> Iterator[bytes]:
+    """Yield uuids for a purpose, without an end."""
     rng = world.random(purpose)
     while True:
         drawn = rng.randbytes(UUID_BYTES)
         if not drawn.startswith(RESERVED_PREFIX) and not uuid_text(drawn).startswith("-"):
-            return drawn
+            yield drawn
 
 
 def _names_directories(config: NodeConfig) -> bool:

@@ -188,6 +188,8 @@ class Listeners:
         self._server: FrameServer | None = None
         """What serves all connections, once they are open."""
         self._in_front: Callable[[FrameServer], FrameServer] | None = None
+        self.on_closed: Callable[[int], None] | None = None
+        """Called with the number of each connection that has ended."""
 
     @property
     def connection_count(self) -> int:
@@ -307,3 +309,5 @@ class Listeners:
     def _forget(self, connection: ServerConnection) -> None:
         self._connections.pop(connection.number, None)
         self.admission.left(connection)
+        if self.on_closed is not None:
+            self.on_closed(connection.number)

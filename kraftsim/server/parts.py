@@ -71,6 +71,7 @@ from kraftsim.releases.traits import (
     CHECKS_EPOCHS_FIRST,
     CHECKS_SESSIONS_PERIODICALLY,
     CLEAN_SHUTDOWN_EPOCH,
+    CLIENT_INSTANCES_END,
     CLIENT_METRICS,
     CONSUMER_GROUPS,
     COUNTED_ABANDONED_DELIVERIES,
@@ -436,6 +437,11 @@ class Parts:
             has_users=self.release.has(USER_RIGHTS),
             has_two_phase_commit=self.release.has(TWO_PHASE_COMMIT_RIGHT),
         )
+
+    @property
+    def ends_client_instances(self) -> bool:
+        """Whether a client instance is forgotten with its connection."""
+        return self.release.has(CLIENT_INSTANCES_END)
 
     @property
     def resource_types(self) -> frozenset[ConfigResourceType]:

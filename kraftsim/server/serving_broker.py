@@ -6,14 +6,17 @@ several combines them in its file; that a broker has all of it is shown by
 tests/node/test_handler_types.py.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.releases.release import Release
+from kraftsim.server.call import Answer, Call
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
+from protocol.api_keys import ApiKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +87,38 @@ class ReleaseBroker(Protocol):
     @property
     def parts(self) -> ReleaseParts:
         """The replaceable classes of the node."""
+        ...
+
+
+class TelemetryReporter(Protocol):
+    """The reporter of client metrics of a broker (KIP-714)."""
+
+    @property
+    def apis(self) -> Mapping[ApiKey, tuple[int, int]]:
+        """The APIs that a broker with a reporter has, and their versions."""
+        ...
+
+    def on_api_versions(self, connection: int, name: str, version: str) -> None:
+        """A client has said which software it is."""
+        ...
+
+    def on_disconnect(self, connection: int) -> None:
+        """A connection is closed."""
+        ...
+
+    def subscription(self, call: Call) -> Answer:
+        """Answer GetTelemetrySubscriptions."""
+        ...
+
+    def push(self, call: Call) -> Answer:
+        """Answer PushTelemetry."""
+        ...
+
+
+class TelemetryBroker(Protocol):
+    """A broker that may have a reporter of client metrics."""
+
+    @property
+    def telemetry(self) -> TelemetryReporter | None:
+        """The reporter; None: the broker has none, and does not offer its APIs."""
         ...

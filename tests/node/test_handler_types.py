@@ -5,6 +5,10 @@ list, and the list has all of them.
 from typing import Never
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.client_telemetry.broker_handlers import (
+    k71_get_telemetry_subscriptions,
+    k72_push_telemetry,
+)
 from kraftsim.groups.broker_handlers import (
     classic_members,
     group_administration,
@@ -94,6 +98,8 @@ HANDLERS: tuple[Handler[Broker], ...] = (
     controller_requests.ALLOCATE_PRODUCER_IDS,
     k68_consumer_group_heartbeat.HANDLER,
     k69_consumer_group_describe.HANDLER,
+    k71_get_telemetry_subscriptions.HANDLER,
+    k72_push_telemetry.HANDLER,
     configs.LIST_CONFIG_RESOURCES,
     cluster.DESCRIBE_TOPIC_PARTITIONS,
     k76_share_group_heartbeat.HANDLER,

@@ -8,6 +8,10 @@ from typing import Final
 
 MEANINGS: Final[Mapping[str, str]] = {
     "kraftsim.bugs": "Historical bugs to inject into this node; `kraftsim list bugs`.",
+    "kraftsim.client.telemetry": (
+        "Whether the broker takes the metrics of clients, as Apache Kafka does with a reporter for "
+        "them, and writes them as events."
+    ),
     "kraftsim.cluster.id": "Cluster id with which an empty directory is formatted.",
     "kraftsim.events.dir": "Directory of the event log; empty: no event log.",
     "kraftsim.frame.events": "Whether each frame that is sent or received is an event.",

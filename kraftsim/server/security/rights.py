@@ -272,7 +272,12 @@ ANY_NODE: Final[Mapping[ApiKey, str]] = {
         NO_TOKENS,
     ),
 }
-ANY_BROKER: Final[Mapping[ApiKey, str]] = {**ANY_NODE, ApiKey.DESCRIBE_DELEGATION_TOKEN: NO_TOKENS}
+OWN_METRICS: Final = "a client asks for its own subscription, and pushes its own metrics"
+ANY_BROKER: Final[Mapping[ApiKey, str]] = {
+    **ANY_NODE,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: NO_TOKENS,
+    **dict.fromkeys((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY), OWN_METRICS),
+}
 HANDED_ON: Final[Mapping[ApiKey, str]] = {
     key: IN_ENVELOPE
     for key in sorted(FORWARDED - set(ANY_NODE))
