@@ -18,4 +18,19 @@ begins again; the leader epoch is that of the partition, and even a read raises 
 leader writes nothing after its successor has read. What is acknowledged is replicated. A
 share-partition is its last ShareSnapshot record and the ShareUpdate records behind it, merged in
 order; everything in front of the oldest last snapshot of the log is redundant, and deleted.
+
+The path of a state, WriteShareGroupState for example:
+
+    state_persister               looks up the coordinator, sends one request per group and kind
+    rules_persister               what is tried again, and when
+    broker_handlers/share_states  an operation per partition; `state_answers` joins the rows
+    share_coordinator             `coordinated` returns the partition; `CoordinatedShares.ask`
+                                  decides, appends and replays in one step, and answers when
+                                  everything before is replicated
+    rules_share_coordinator       `ShareShard.decide_write` fences, and returns the record
+    rules_share_batches           combines the batches of a state
+
+What is hard. A refusal waits for the replicas, too: it may rest on a record that is not committed.
+A write that times out stays in the log and in memory. A batch that cannot be combined must be
+refused before it is appended, because replay cannot refuse.
 """
