@@ -40,6 +40,12 @@ them without touching its heap. The assignors must return exactly Kafka's result
 iteration order of Java's hash maps (`rules_assignors`). If the log refuses an append whose change
 is in memory already, the partition is loaded again.
 
+Streams groups (KIP-1071) are a third type: the coordinator also knows the topology, creates its
+internal topics, and assigns tasks: `rules_streams_groups` decides, over `rules_streams_topology`,
+`rules_streams_targets` with `rules_streams_assignor`, and `rules_streams_reconciliation`. They are
+imported when the first member or record of such a group comes. In 4.4 a failed heartbeat leaves
+what was assigned for its epoch behind, and a static member that is not released yet takes it along.
+
 Releases. Consumer groups are served by default since 4.0, before that only if enabled. 4.2 lets a
 member rejoin without having left, 4.3 computes target assignments at intervals (KIP-1263) and
 accepts commits of older assignment epochs (KIP-1251). ListGroups ignores the case of states since

@@ -6,48 +6,27 @@ org.apache.kafka.coordinator.group.GroupCoordinatorService.streamsGroupHeartbeat
 verified against Apache Kafka 4.2.2, 4.3.1 and 4.4.0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.group_coordinator import GroupsBroker
-from kraftsim.groups.rules_group_configs import STREAMS_HEARTBEAT
-from kraftsim.groups.rules_streams_assignor import Task, Tasks
-from kraftsim.groups.rules_streams_group import (
-    LEFT_FOR_A_WHILE,
-    EndpointRow,
-    TaskSet,
-    TopicTasks,
-)
-from kraftsim.groups.rules_streams_groups import HEARTBEAT_MS, StreamsGroups
-from kraftsim.groups.rules_streams_heartbeats import StreamsAnswer, StreamsHeartbeat
-from kraftsim.groups.rules_timing import GroupAnswer
 from kraftsim.metadata.rules_topic_names import is_internal, why_name_is_invalid
 from kraftsim.releases.traits import STREAMS_ROLES
 from kraftsim.server.call import Allows, Answer, Call, Deferred, Handler
 from kraftsim.server.forwarding import ForwardingNode
 from kraftsim.server.serving_broker import ReleaseBroker
 from protocol.api_keys import ApiKey
-from protocol.coordinator import streams_groups as records
 from protocol.errors import ErrorCode
 from protocol.messages.k88_streams_group_heartbeat import (
     JOINING_MEMBER_EPOCH,
-    Endpoint,
-    EndpointToPartitions,
-    Status,
-    StatusCode,
+    LEAVING_STATIC_MEMBER_EPOCH,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     TaskIds,
-    TaskOffset,
-    TopicInfo,
-    TopicPartition,
-    Topology,
 )
 
 UNCHANGED_TIMEOUT: Final = -1
-SHOWN_ERRORS: Final = 3
-TASK_FIELDS: Final = ("active_tasks", "standby_tasks", "warmup_tasks")
 TASK_NAMES: Final = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 Rows = Sequence[TaskIds] | None
 
@@ -72,27 +51,16 @@ def handle_allowed(broker: StreamsBroker, call: Call, allows: Allows) -> Answer 
     has_roles = broker.parts.release.has(STREAMS_ROLES)
     refusal = refuse_names(request) or refuse_request(request, has_roles=has_roles)
     if refusal is not None:
-        return _answer(StreamsAnswer(error=refusal.error, why=refusal.message))
+        return StreamsGroupHeartbeatResponse(
+            error_code=refusal.error, error_message=refusal.message
+        )
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
         return refuse(call, led)
-    asked = _input(request, call)
-    later = Deferred()
+    # imported when the first member comes: most nodes have none
+    from kraftsim.groups.streams_heartbeats import serve_heartbeat
 
-    def on_answer(answer: GroupAnswer) -> None:
-        assert isinstance(answer, StreamsAnswer), "the answer to a heartbeat"
-        response = _answer(answer)
-        if answer.missing:
-            _create_missing(broker, call, answer, response, allows)
-        later.complete(response)
-
-    led.ask(
-        lambda waiter, now: led.shard.ask_type(
-            StreamsGroups, lambda groups: groups.heartbeat(waiter, asked, now)
-        ),
-        on_answer,
-    )
-    return later
+    return serve_heartbeat(broker, led, call, allows)
 
 
 def named_topics(request: StreamsGroupHeartbeatRequest) -> list[str]:
@@ -178,9 +146,9 @@ def _refuse_epoch(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
     epoch = request.member_epoch
     if epoch == JOINING_MEMBER_EPOCH:
         return _refuse_join(request)
-    if epoch == LEFT_FOR_A_WHILE and request.instance_id is None:
+    if epoch == LEAVING_STATIC_MEMBER_EPOCH and request.instance_id is None:
         return _invalid("InstanceId can't be null.")
-    if epoch < LEFT_FOR_A_WHILE:
+    if epoch < LEAVING_STATIC_MEMBER_EPOCH:
         return _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     return None
 
@@ -219,171 +187,6 @@ def _task_rows(request: StreamsGroupHeartbeatRequest) -> tuple[Rows, Rows, Rows]
 
 def _invalid(why: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REQUEST, why)
-
-
-# --------------------------------------------------------------------------------------------------
-# Request and response
-
-
-def _input(request: StreamsGroupHeartbeatRequest, call: Call) -> StreamsHeartbeat:
-    active, standby, warmup = _task_rows(request)
-    owned = None
-    if active is not None and standby is not None and warmup is not None:
-        owned = TaskSet(_tasks(active), _tasks(standby), _tasks(warmup))
-    endpoint, tags = request.user_endpoint, request.client_tags
-    return StreamsHeartbeat(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        member_epoch=request.member_epoch,
-        instance_id=request.instance_id,
-        rack_id=request.rack_id,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topology=None if request.topology is None else _topology(request.topology),
-        owned=owned,
-        process_id=request.process_id,
-        user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
-        client_tags=None if tags is None else {row.key: row.value for row in tags},
-        task_offsets=_offsets(request.task_offsets),
-        task_end_offsets=_offsets(request.task_end_offsets),
-        shuts_down=request.shutdown_application,
-        endpoint_epoch=request.endpoint_information_epoch,
-        client_id=call.client_id or "",
-        client_host=f"/{call.host}",
-        api_version=call.api_version,
-    )
-
-
-def _topology(topology: Topology) -> records.StreamsGroupTopologyValue:
-    """Return the topology as its record has it."""
-
-    def topics(rows: Iterable[TopicInfo]) -> list[records.TopicInfo]:
-        return [
-            records.TopicInfo(
-                name=row.name,
-                partitions=row.partitions,
-                replication_factor=row.replication_factor,
-                topic_configs=[
-                    records.TopicConfig(key=each.key, value=each.value)
-                    for each in row.topic_configs
-                ],
-            )
-            for row in rows
-        ]
-
-    return records.StreamsGroupTopologyValue(
-        epoch=topology.epoch,
-        subtopologies=[
-            records.Subtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=list(each.source_topics),
-                source_topic_regex=list(each.source_topic_regex),
-                state_changelog_topics=topics(each.state_changelog_topics),
-                repartition_sink_topics=list(each.repartition_sink_topics),
-                repartition_source_topics=topics(each.repartition_source_topics),
-                copartition_groups=[
-                    records.CopartitionGroup(
-                        source_topics=list(group.source_topics),
-                        source_topic_regex=list(group.source_topic_regex),
-                        repartition_source_topics=list(group.repartition_source_topics),
-                    )
-                    for group in each.copartition_groups
-                ],
-            )
-            for each in topology.subtopologies
-        ],
-    )
-
-
-def _tasks(rows: Iterable[TaskIds]) -> Tasks:
-    found: dict[str, set[int]] = {}
-    for row in rows:
-        found.setdefault(row.subtopology_id, set()).update(row.partitions)
-    return {name: tuple(sorted(numbers)) for name, numbers in found.items()}
-
-
-def _offsets(rows: Sequence[TaskOffset] | None) -> tuple[tuple[Task, int], ...] | None:
-    if rows is None:
-        return None
-    return tuple(((row.subtopology_id, row.partition), row.offset) for row in rows)
-
-
-def _answer(answer: StreamsAnswer) -> StreamsGroupHeartbeatResponse:
-    tasks, endpoints = answer.tasks, answer.endpoints
-    return StreamsGroupHeartbeatResponse(
-        error_code=answer.error,
-        error_message=answer.why,
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        task_offset_interval_ms=answer.task_offset_interval_ms,
-        acceptable_recovery_lag=answer.acceptable_recovery_lag,
-        status=[Status(status_code=code, status_detail=detail) for code, detail in answer.statuses],
-        active_tasks=None if tasks is None else _rows(tasks.active),
-        standby_tasks=None if tasks is None else _rows(tasks.standby),
-        warmup_tasks=None if tasks is None else _rows(tasks.warmup),
-        endpoint_information_epoch=answer.endpoint_epoch,
-        partitions_by_user_endpoint=None
-        if endpoints is None
-        else [_endpoint_row(row) for row in endpoints],
-    )
-
-
-def _rows(tasks: Tasks) -> list[TaskIds]:
-    return [
-        TaskIds(subtopology_id=name, partitions=list(numbers)) for name, numbers in tasks.items()
-    ]
-
-
-def _endpoint_row(row: EndpointRow) -> EndpointToPartitions:
-    host, port = row.endpoint
-    return EndpointToPartitions(
-        user_endpoint=Endpoint(host=host, port=port),
-        active_partitions=_topic_rows(row.active),
-        standby_partitions=_topic_rows(row.standby),
-    )
-
-
-def _topic_rows(rows: TopicTasks) -> list[TopicPartition]:
-    return [TopicPartition(topic=topic, partitions=list(numbers)) for topic, numbers in rows]
-
-
-# --------------------------------------------------------------------------------------------------
-# Internal topics
-
-
-def _create_missing(
-    broker: StreamsBroker,
-    call: Call,
-    answer: StreamsAnswer,
-    response: StreamsGroupHeartbeatResponse,
-    allows: Allows,
-) -> None:
-    """Create missing internal topics, and add to the status why they are not created."""
-    request = call.body
-    assert isinstance(request, StreamsGroupHeartbeatRequest), "dispatch decodes by API key"
-    names = [topic.name for topic in answer.missing]
-    refused = [name for name in names if not allows(name)]
-    if refused:
-        _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
-        return
-    groups = broker.groups
-    interval_ms = groups.configs.integer(request.group_id, STREAMS_HEARTBEAT, HEARTBEAT_MS)
-    groups.streams_topics.create(broker.forwarding, call, answer.missing, 2 * interval_ms)
-    errors = groups.streams_topics.errors(names)
-    if errors:
-        _add_detail(response, f"Creation failed: {_shown(errors)}.")
-
-
-def _shown(errors: Mapping[str, str]) -> str:
-    rows = [f"{name} ({why})" for name, why in errors.items()]
-    more = len(rows) - SHOWN_ERRORS
-    return ", ".join(rows[:SHOWN_ERRORS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
-    for status in response.status or ():
-        if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
-            status.status_detail += f"; {detail}"
 
 
 def refuse(call: Call, error: ErrorCode) -> StreamsGroupHeartbeatResponse:
