@@ -254,9 +254,24 @@ _TEMPLATES: Final = {
     "{last_offset} of {topic}-{partition}: error {error_code}",
     "ShareAcknowledgementSent": "share consumer {client_id} sent acknowledgement {acknowledgement} "
     "for offsets {first_offset} to {last_offset} of {topic}-{partition} to broker {leader_id}",
+    "ShareLocksEnded": "{node}: no member of group {group_id} has acquired "
+    f"{_OFFSETS} of {{topic}}-{{partition}} any more ({{reason}})",
+    "SharePartitionLoaded": "{node} loaded {topic}-{partition} for group {group_id}, state epoch "
+    "{state_epoch}, leader epoch {leader_epoch}, from offset {start_offset} on",
+    "ShareRecordsAcquired": "{node} let {member_id} of group {group_id} acquire "
+    f"{_OFFSETS} of {{topic}}-{{partition}}: delivery {{delivery_count}} of at most "
+    "{delivery_count_max}",
+    "ShareRecordsArchived": "{node} archived what was available for group {group_id} of "
+    f"{_OFFSETS} of {{topic}}-{{partition}}",
     "ShareRecordsReceived": "share consumer {client_id} of group {group_id} received offsets "
     "{first_offset} to {last_offset} of {topic}-{partition} from broker {leader_id} for {lock_ms} "
     "ms, delivery {delivery_count}",
+    "ShareStartOffsetMoved": "{node} moved the start offset of {topic}-{partition} for group "
+    "{group_id} from {previous_offset} to {start_offset}",
+    "ShareStateLoaded": "{node} loaded state {delivery_state}, delivery {delivery_count}, of "
+    f"{_OFFSETS} of {{topic}}-{{partition}} for group {{group_id}}",
+    "ShareStateStored": "state {delivery_state}, delivery {delivery_count}, of "
+    f"{_OFFSETS} of {{topic}}-{{partition}} was stored for {{node}} and group {{group_id}}",
     "SnapshotFetched": "{node} fetched the metadata snapshot of offset {end_offset}, epoch {epoch}",
     "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
     "in place of its log",

@@ -9,7 +9,10 @@ from kraftsim.events.event import Event
 
 
 class SharePartitionLoaded(Event):
-    """A leader has read the state of a share-partition and serves its members from now on."""
+    """A leader has read the state of a share-partition and serves its members from now on.
+
+    has_gaps: there are offsets between its states of which nothing is known.
+    """
 
     group_id: str
     topic: str
@@ -19,6 +22,7 @@ class SharePartitionLoaded(Event):
     leader_epoch: int
     state_epoch: int
     start_offset: int
+    has_gaps: bool
 
 
 class ShareStateLoaded(Event):
@@ -53,6 +57,8 @@ class SharePartitionDropped(Event):
 class ShareRecordsAcquired(Event):
     """A member has acquired records; with this delivery they were delivered delivery_count times,
     and may be delivered delivery_count_max times.
+
+    is_counted: the delivery counts even if the session of the member ends.
     """
 
     group_id: str
@@ -66,11 +72,12 @@ class ShareRecordsAcquired(Event):
     last_offset: int
     delivery_count: int
     delivery_count_max: int
+    is_counted: bool
 
 
 class ShareLocksEnded(Event):
     """No member has acquired these records any more: what became of them is stored, or their lock
-    expired, or they were archived.
+    expired, or they were archived. `delivery_state` is what they are now.
     """
 
     group_id: str
@@ -80,6 +87,7 @@ class ShareLocksEnded(Event):
     load: int
     first_offset: int
     last_offset: int
+    delivery_state: int
     reason: str
 
 

@@ -108,6 +108,7 @@ def acquire(
                 last_offset=each.last_offset,
                 delivery_count=each.delivery_count,
                 delivery_count_max=limits.delivery_count_max,
+                is_counted=limits.counts_abandoned,
             )
         )
     if not asked.aborted or not acquired.ranges:
@@ -284,9 +285,10 @@ class _Acquisition:
             last = self._end_of_batch(first_offset + self._left - 1)
             if partition.active_gaps is not None:
                 last = min(last, last_offset)
+        partition.skip_to(first_offset)
         added = self._add_batches(first_offset, last)
         if partition.cache.first.first_offset == first_offset:
-            partition.start_offset = first_offset
+            partition.begin_at(first_offset)
         partition.end_offset = max(partition.end_offset, last)
         if self._is_limit:
             last = added[0].last_offset

@@ -193,6 +193,7 @@ class SharePartition:
                 leader_epoch=self.leader_epoch,
                 state_epoch=state_epoch,
                 start_offset=start_offset,
+                has_gaps=gap_offset is not None,
             )
         )
         for stored in batches:
@@ -378,6 +379,7 @@ class SharePartition:
         if log_start_offset <= self.start_offset:
             return False
         before = self.start_offset
+        self._emit_archived(before, log_start_offset - 1)
         if not self.cache:
             self.start_offset = self.end_offset = log_start_offset
             self.delivery_complete_count = 0
@@ -397,11 +399,6 @@ class SharePartition:
             is_counted=False,
         ):
             self.may_have_available = True
-        self._emit(
-            ShareRecordsArchived(
-                **self.names, first_offset=before, last_offset=log_start_offset - 1
-            )
-        )
         self.start_offset = log_start_offset
         self.delivery_complete_count -= complete_count
         self.end_offset = max(self.end_offset, log_start_offset)
@@ -441,7 +438,7 @@ class SharePartition:
                 if is_counted:
                     self.delivery_complete_count += last - first + 1
                 if state is RecordState.ACQUIRED:
-                    self.emit_lock_ended(first, last, "archived")
+                    self.emit_lock_ended(first, last, each.state, "archived")
         return found
 
     def archive_stale(self, fetch_offset: int, first_offset: int) -> None:
@@ -459,11 +456,23 @@ class SharePartition:
             fetch_offset, first_offset, batches, RecordState.AVAILABLE, is_counted=True
         ):
             self.may_have_available = True
-            self._emit(
-                ShareRecordsArchived(
-                    **self.names, first_offset=fetch_offset, last_offset=first_offset - 1
-                )
-            )
+            self._emit_archived(fetch_offset, first_offset - 1)
+
+    def skip_to(self, first_offset: int) -> None:
+        """Offsets below the first one that was read, and above those in flight, have no records."""
+        following = self.end_offset + 1 if self.cache else self.end_offset
+        if first_offset > following:
+            self._emit_archived(following, first_offset - 1)
+
+    def begin_at(self, first_offset: int) -> None:
+        """The lowest offset in flight is the start offset."""
+        before, self.start_offset = self.start_offset, first_offset
+        self._started(before)
+
+    def _emit_archived(self, first_offset: int, last_offset: int) -> None:
+        self._emit(
+            ShareRecordsArchived(**self.names, first_offset=first_offset, last_offset=last_offset)
+        )
 
     # Locks
     # ----------------------------------------------------------------------------------------------
@@ -519,7 +528,7 @@ class SharePartition:
                     continue
                 changed.append(StateBatch(first, last, state.state, state.delivery_count))
                 state.lock_deadline_ms = None
-                self.emit_lock_ended(first, last, "expired")
+                self.emit_lock_ended(first, last, state.state, "expired")
                 if state.is_settled:
                     self.delivery_complete_count += self.counted(first, last)
                 else:
@@ -529,11 +538,17 @@ class SharePartition:
         """Return whether the start offset is inside a batch."""
         return batch.first_offset < self.start_offset <= batch.last_offset
 
-    def emit_lock_ended(self, first_offset: int, last_offset: int, reason: str) -> None:
+    def emit_lock_ended(
+        self, first_offset: int, last_offset: int, state: RecordState, reason: str
+    ) -> None:
         """Emit that records are not acquired any more."""
         self._emit(
             ShareLocksEnded(
-                **self.names, first_offset=first_offset, last_offset=last_offset, reason=reason
+                **self.names,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                delivery_state=state,
+                reason=reason,
             )
         )
 
@@ -581,7 +596,8 @@ class SharePartition:
             self.may_have_available = True
         first, last = stored.first_offset, stored.last_offset
         if had_lock and state.state is not RecordState.ACQUIRED:
-            self.emit_lock_ended(first, last, "stored" if is_stored else "expired")
+            reason = "stored" if is_stored else "expired"
+            self.emit_lock_ended(first, last, state.state, reason)
         if (
             not is_stored
             and RecordState(stored.delivery_state).is_terminal

@@ -44,6 +44,7 @@ from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import NEXT_ROWS, TURN_ROWS
+from tests.analysis.share_leader_cases import SHARE_LEADER_ROWS
 from tests.analysis.share_state_cases import SHARE_STATE_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
@@ -726,6 +727,7 @@ CASES = [
             *REMOTE_ROWS,
             *QUOTA_ROWS,
             *TOPIC_CONFIG_ROWS,
+            *SHARE_LEADER_ROWS,
         )
     ),
     *(Case(*row) for row in SHARE_STATE_ROWS),
