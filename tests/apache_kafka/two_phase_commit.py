@@ -7,15 +7,18 @@ unstable versions are enabled, and kraftsim, where `kraftsim.two.phase.commit` o
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
+from kraftsim.conformance.batches import batch, produce, produce_request
+from kraftsim.conformance.marker_client import end_at, read_at
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.security_rights import TRANSACTION, rule, ruled
-from kraftsim.conformance.target import Target
-from kraftsim.conformance.transactional_id import TransactionalId
+from kraftsim.conformance.target import Target, TargetTopic
+from kraftsim.conformance.transactional_id import Producer, TransactionalId
 from protocol.acls import AclOperation
 from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import ProduceResponse
 from protocol.messages.k22_init_producer_id import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -23,6 +26,7 @@ from protocol.messages.k22_init_producer_id import (
     InitProducerIdResponse,
 )
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from protocol.records.batches import split_batches
 from tests.conformance.secured import secured_apache_kafka, secured_kraftsim
 
 ENABLE = "transaction.two.phase.commit.enable"
@@ -33,8 +37,10 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.max.timeout.ms": "60000",
+    "log.retention.check.interval.ms": "300",
 }
-VERSION, END_VERSION = 6, 5
+VERSION, END_VERSION, PRODUCE_VERSION = 6, 5, 11
+RETENTION_SECONDS = 15.0
 SHORT_MS, LONG_MS, WAIT_SECONDS = 100, 60_001, 1.5
 WRITE, PREPARES = AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT
 RELEASES = {"4.1": "4.1.2", "4.4": "4.4.0"}
@@ -142,6 +148,74 @@ def _of_a_transaction(target: Target) -> Answers:
     return found
 
 
+def endings(target: Target) -> Answers:
+    """Return what becomes of the records of a prepared transaction before it is committed: an
+    operator aborts it in the partition as kafka-transactions.sh does; and retention.
+    """
+    return {
+        "an operator aborts it in the partition": _committed_after(target, {}, _abort_there),
+        "its records are older than retention.ms": _committed_after(
+            target, {"retention.ms": "500", "segment.ms": "100"}, _wait_for_retention
+        ),
+        "its log is larger than retention.bytes": _committed_after(
+            target,
+            {"retention.bytes": "1", "retention.ms": "-1", "segment.ms": "100"},
+            _wait_for_retention,
+        ),
+    }
+
+
+Deed = Callable[[Target, TargetTopic, Producer], None]
+
+
+def _committed_after(target: Target, configs: Mapping[str, str], deed: Deed) -> str:
+    """Prepare a transaction with one record, let something happen, commit, and read: the results
+    of the commit, and how many of the record a read_committed consumer gets.
+    """
+    topic, transactional_id = target.topic(configs=configs), TransactionalId(target)
+    transactional_id.init(waits=True)
+    with target.peer(transactional_id.address) as peer:
+        made = asked(peer, transactional_id.name, participates=True)
+        producer = (made.producer_id, made.producer_epoch)
+        transactional_id.begin(producer, [(topic.name, 0)])
+        record = batch(
+            producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True
+        )
+        with target.peer(topic.leader) as leader:
+            request = produce_request(topic.name, record, transactional_id=transactional_id.name)
+            written = leader.ask(request, PRODUCE_VERSION, ProduceResponse)
+        assert not written.responses[0].partition_responses[0].error_code, written
+        deed(target, topic, producer)
+        ends = EndTxnRequest(
+            transactional_id=transactional_id.name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=True,
+        )
+        ended = ErrorCode(peer.ask(ends, END_VERSION, EndTxnResponse).error_code)
+    transactional_id.reached("CompleteCommit")
+    found = read_at(target, topic, 0)
+    if found.error_code:
+        return f"{ended.name}; Fetch from 0: {ErrorCode(found.error_code).name}"
+    aborted = {row.producer_id for row in found.aborted_transactions or ()}
+    kept = [each for each in split_batches(bytes(found.records or b"")) if not each.is_control]
+    return f"{ended.name}; {sum(each.producer_id not in aborted for each in kept)} of 1 record"
+
+
+def _abort_there(target: Target, topic: TargetTopic, producer: Producer) -> None:
+    error = end_at(target, topic, producer, commits=False)
+    assert not error, f"WriteTxnMarkers: {error}"
+
+
+def _wait_for_retention(target: Target, topic: TargetTopic, producer: Producer) -> None:
+    """Write records of others until the first one is gone, for RETENTION_SECONDS at most."""
+    gives_up_at = time.monotonic() + RETENTION_SECONDS
+    while time.monotonic() < gives_up_at and not read_at(target, topic, 0).error_code:
+        time.sleep(0.2)
+        with target.peer(topic.leader) as leader:
+            produce(leader, topic.name, batch())
+
+
 def rights(target: Target) -> Answers:
     """Return what a principal gets with WRITE on its transactional id, with TWO_PHASE_COMMIT, and
     with both.
@@ -184,7 +258,7 @@ def subject(name: str, others: Mapping[str, str]) -> AbstractContextManager[Targ
 def all_answers(name: str) -> Answers:
     """Ask a subject everything."""
     with subject(name, ON) as target:
-        found = {**answers_of_one(target), **rights(target)}
+        found = {**answers_of_one(target), **rights(target), **endings(target)}
     with subject(name, OFF) as target:
         return {**found, **answers_without(target)}
 

@@ -2,6 +2,7 @@
 failover at every record.   Source: KIP-939.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -95,12 +96,18 @@ def pair(entry: TransactionEntry) -> Expected:
     return entry.facts.producer_id, entry.facts.producer_epoch
 
 
-def test_each_producer_gets_an_epoch_and_the_transaction_keeps_its_own() -> None:
+def test_each_producer_gets_an_epoch_and_the_transaction_keeps_its_own(
+    figures: Callable[..., None],
+) -> None:
     entry = ongoing()
     for count in range(1, 4):
         entry = kept(entry)
         assert (pair(entry), producer_of(entry.facts)) == ((PID, 7), (PID, 7 + count))
         assert entry.facts.state is ONGOING
+    figures(
+        epoch_of_the_transaction=entry.facts.producer_epoch,
+        epoch_of_the_third_producer=producer_of(entry.facts)[1],
+    )
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -161,7 +168,7 @@ def test_producer_that_does_not_keep_aborts_it() -> None:
     assert (given.producer_id, given.producer_epoch, given.state) == (PID, 11, EMPTY)
 
 
-def test_last_epoch_is_followed_by_another_producer_id() -> None:
+def test_last_epoch_is_followed_by_another_producer_id(figures: Callable[..., None]) -> None:
     """Of the transaction, and of the producer that found it."""
     entry = ongoing(LAST_GIVEN_EPOCH)
     assert RULES.decide_keeping(entry, None, ENDLESS_MS, NOW) == NEEDS_PRODUCER_ID
@@ -172,6 +179,7 @@ def test_last_epoch_is_followed_by_another_producer_id() -> None:
     assert RULES.decide_end(worn, asked, NOW) == NEEDS_PRODUCER_ID
     worn = stored(worn, RULES.decide_end(worn, asked, NOW, OTHER_FRESH))
     assert (pair(worn), producer_of(worn.facts)) == ((PID, FENCING_EPOCH), (OTHER_FRESH, 0))
+    figures(epoch_of_the_markers=worn.facts.producer_epoch)
     worn = stored(worn, RULES.completed(worn, NOW))
     assert pair(worn) == (OTHER_FRESH, 0)
     assert RULES.decide_end(worn, asked, NOW) == Already(OTHER_FRESH, 0), "a retry"
@@ -195,6 +203,26 @@ def test_releases_keep_nothing() -> None:
     refused = TransactionRulesSince43().decide_keeping(ongoing(), None, 1000, NOW)
     assert refused == KEEPS_NOTHING
     assert isinstance(refused, Refusal) and refused.error is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_identity_names_one_transaction_since_each_end_bumps_the_epoch(
+    figures: Callable[..., None],
+) -> None:
+    """Before transaction.version 2 a database that has decided one transaction of a producer would
+    decide the next one, too.
+    """
+    names: dict[int, set[Expected]] = {}
+    for version in (0, 2):
+        entry = ongoing()
+        for _ in range(3):
+            names.setdefault(version, set()).add(pair(entry))
+            asked = end(producer_of(entry.facts), version=version)
+            entry = stored(entry, RULES.decide_end(entry, asked, NOW))
+            entry = stored(entry, RULES.completed(entry, NOW))
+            added = RULES.decide_add(entry, producer_of(entry.facts), [T0], version, NOW)
+            entry = stored(entry, added)
+    figures(names_of_version_0=len(names[0]), names_of_version_2=len(names[2]))
+    assert (len(names[0]), len(names[2])) == (1, 3)
 
 
 def test_transactions_of_participants_have_no_time_out_since_4_1() -> None:

@@ -1,3 +1,3 @@
-"""What five design documents claim: one row per claim, the checks for it, and the verdict derived
+"""What six design documents claim: one row per claim, the checks for it, and the verdict derived
 from the measured figures (`make claims`).
 """

@@ -13,10 +13,11 @@ DOCUMENTS: Final = {
     "758": "KIP-758: the latest batch only",
     "LP": "lease_pid: the idempotent producer that was drawn before Kafka's own",
     "447": "KIP-447: exactly once by the generation of a consumer group",
+    "939": "KIP-939: participation in a two-phase commit",
 }
-COUNTS: Final = {"730": 34, "TS": 32, "758": 31, "LP": 32, "447": 40}
+COUNTS: Final = {"730": 34, "TS": 32, "758": 31, "LP": 32, "447": 40, "939": 14}
 """The number of claims of each document."""
-FILES: Final = ("kip_730", "empty_snapshots", "kip_758", "lease_pid", "kip_447")
+FILES: Final = ("kip_730", "empty_snapshots", "kip_758", "lease_pid", "kip_447", "kip_939")
 PLAYERS: Final = (checks_of_ids, checks_of_state, checks_of_transactions)
 """Modules that register checks when they are imported."""
 
