@@ -158,7 +158,7 @@ class TransactionRulesOfTwoPhaseCommit(TransactionRulesSince43):
         *,
         absent: ErrorCode,
     ) -> ErrorCode:
-        """Return whether a producer may write to a partition; nobody may in a kept transaction."""
+        """Return whether a producer may write to a partition: none may in a kept transaction."""
         if is_kept(entry.facts) and not is_busy(entry):
             return (self._not_the_producer(entry.facts, producer) or ONLY_ENDS).error
         return super().verify(entry, producer, partition, absent=absent)

@@ -19,25 +19,16 @@ from kraftsim.transactions.rules_two_phase_commit import (
     is_kept,
 )
 from tests.core.every_order.search import Broken, Searched, search
-from tests.core.every_order.two_phase_commit import TwoPhaseCommitWorld
+from tests.core.every_order.two_phase_commit import BOUNDS, TwoPhaseCommitWorld
 
 DEPTH, CPU_SECONDS = 300, 60.0
-NOTHING = {"crashes": 0, "failovers": 0, "lost": 0, "late": 0}
-WORLDS = {
-    "a crash": {"crashes": 1},
-    "a crash and a failover": {"crashes": 1, "failovers": 1},
-    "a crash and a lost request": {"crashes": 1, "lost": 1},
-    "a crash and a late copy": {"crashes": 1, "late": 1},
-    "a lost request and two failovers": {"failovers": 2, "lost": 1},
-}
-"""What happens besides the work: a crash is also a pause, after which both instances work."""
 
 
 def explored(**bounds: object) -> Searched:
     """Explore a world completely."""
     return search(
         # arg-type: the fields of the table have several types
-        lambda: TwoPhaseCommitWorld(**{**NOTHING, **bounds}),  # type: ignore[arg-type]
+        lambda: TwoPhaseCommitWorld(**bounds),  # type: ignore[arg-type]
         depth=DEPTH,
         cpu_seconds=CPU_SECONDS,
     )
@@ -47,7 +38,7 @@ def test_database_and_partition_agree_in_all_orders(figures: Callable[..., None]
     """Every marker has what the database decided, and in the end everything is decided: after a
     crash at any moment, and a failover before or after any record.
     """
-    found = {name: explored(**bounds) for name, bounds in WORLDS.items()}
+    found = {name: explored(**bounds) for name, bounds in BOUNDS.items()}
     assert all(each.is_complete and each.settled for each in found.values()), found
     figures(
         worlds=len(found),

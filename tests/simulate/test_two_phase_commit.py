@@ -81,7 +81,7 @@ def test_former_producer_writes_into_a_kept_transaction(
     partitions that are in the transaction is appended, and aborted with it.
     """
     assert run(43, tmp_path) == ("ok", set())
-    kept: set[tuple[int, int]] = set()
+    kept: set[tuple[object, object]] = set()
     late = 0
     for event in sorted(_events(tmp_path), key=lambda each: each["t_ns"]):
         identity = (event.get("producer_id"), event.get("producer_epoch"))

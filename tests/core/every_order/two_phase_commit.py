@@ -10,9 +10,9 @@ A marker must have what the database decided, of the transaction that is open in
 in the end everything is decided.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kraftsim.core.decision import Refusal
 from kraftsim.transactions.rules_coordinator import (
@@ -20,6 +20,7 @@ from kraftsim.transactions.rules_coordinator import (
     EndTxnInput,
     Expected,
     MustAbort,
+    NeedsProducerId,
     TransactionRules,
 )
 from kraftsim.transactions.rules_state import (
@@ -45,6 +46,16 @@ OVER = ("done", "gone")
 COPIES = 2
 """Of this many requests that arrived last there may be a late copy."""
 FORGED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+BOUNDS: Final[Mapping[str, Mapping[str, int]]] = {
+    "a crash": {"crashes": 1},
+    "a crash and a failover": {"crashes": 1, "failovers": 1},
+    "a crash and a lost request": {"crashes": 1, "lost": 1},
+    "a crash and a late copy": {"crashes": 1, "late": 1},
+    "a lost request and two failovers": {"failovers": 2, "lost": 1},
+}
+"""What happens besides the work: a crash is also a pause, after which both instances work."""
 
 
 class Request(NamedTuple):
@@ -81,10 +92,10 @@ class TwoPhaseCommitWorld:
     `database_fences`: whether the database refuses the commit of an earlier instance.
     """
 
-    crashes: int = 1
-    failovers: int = 1
-    lost: int = 1
-    late: int = 1
+    crashes: int = 0
+    failovers: int = 0
+    lost: int = 0
+    late: int = 0
     keeps: bool = True
     database_fences: bool = True
     rules: type[TransactionRules] = TransactionRulesOfTwoPhaseCommit
@@ -326,6 +337,7 @@ class TwoPhaseCommitWorld:
 
     def _arrive(self, request: Request, *, answers: bool) -> None:
         rules, waiting = self.rules(), request if answers else None
+        outcome: TransactionFacts | Already | NeedsProducerId | MustAbort | Refusal
         match request.kind:
             case "init":
                 decide = rules.decide_keeping if self.keeps else rules.decide_init
@@ -397,8 +409,8 @@ class TwoPhaseCommitWorld:
         self._append(self.rules().completed(self.entry, NOW), None)
 
     def _fail(self, *, is_lost: bool) -> None:
-        """Another coordinator loads the log, with or without the record in flight. Who waits for an
-        answer asks again.
+        """Another coordinator loads the log, with or without the record in flight. A request without
+        an answer is sent once more.
         """
         self.failovers -= 1
         if self.pending is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from kraftsim.lab.bugs.bug import bug
 from kraftsim.releases.release import release
@@ -11,6 +12,7 @@ from tests.core.every_order.election import Election
 from tests.core.every_order.one_producer import OneProducer
 from tests.core.every_order.search import World
 from tests.core.every_order.transactions import Endings
+from tests.core.every_order.two_phase_commit import BOUNDS, TwoPhaseCommitWorld
 
 LAST_GIVEN_EPOCH = 32766
 Bounds = Mapping[str, int | str]
@@ -87,6 +89,11 @@ WORLDS: dict[str, Callable[[], World]] = {
     "markers of a transaction of version 2, with moved leaders": lambda: Endings(
         version=2, transactions=1, troubles=1
     ),
+    **{
+        # arg-type: mypy sees numbers for all parameters
+        f"a two-phase commit, {name}": partial(TwoPhaseCommitWorld, **bounds)  # type: ignore[arg-type]
+        for name, bounds in BOUNDS.items()
+    },
     "producer ids of two brokers, two controllers": lambda: Allocation(spends=2, troubles=1),
     "producer ids of two brokers before 3.6, two controllers": lambda: Allocation(
         waits=True, spends=2, troubles=1
