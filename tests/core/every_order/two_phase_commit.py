@@ -409,8 +409,8 @@ class TwoPhaseCommitWorld:
         self._append(self.rules().completed(self.entry, NOW), None)
 
     def _fail(self, *, is_lost: bool) -> None:
-        """Another coordinator loads the log, with or without the record in flight. A request without
-        an answer is sent once more.
+        """Another coordinator loads the log, with or without the record in flight. A request that
+        was not answered is sent once more.
         """
         self.failovers -= 1
         if self.pending is not None:
