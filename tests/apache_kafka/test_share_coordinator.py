@@ -237,6 +237,42 @@ def found(node: Node) -> list[Shown]:
         time.sleep(0.05)
 
 
+def errors_of_keys(node: Node) -> list[Shown]:
+    """Return the errors of keys, some of them malformed."""
+    topic_id = uuid_text(node.ids["a"])
+    keys = [
+        "",
+        ":",
+        "g",
+        f"g:{topic_id}",
+        f"g:{topic_id}:",
+        f"g:{topic_id}:0:",
+        f"g:{topic_id}:0::",
+        f":{topic_id}:0",
+        f" :{topic_id}:0",
+        f" g :{topic_id}:0",
+        f"g:h:{topic_id}:0",
+        f"g::{topic_id}:0",
+        f"g:{topic_id}:+3",
+        f"g:{topic_id}:-3",
+        f"g:{topic_id}:03",
+        f"g:{topic_id}: 3",
+        f"g:{topic_id}:2147483648",
+        f"g:{topic_id}:x",
+        f"g:{topic_id[:-1]}:0",
+        f"g:{topic_id}=:0",
+        "g:h:0",
+    ]
+    rows = node.peer.ask(
+        FindCoordinatorRequest(coordinator_keys=keys, key_type=SHARE),
+        FIND_VERSION,
+        FindCoordinatorResponse,
+    ).coordinators
+    return [
+        (index, row.error_code, row.error_message, row.node_id) for index, row in enumerate(rows)
+    ]
+
+
 def answers(node: Node, seed: int, latest: int) -> list[tuple[str, Shown]]:
     """Send the requests one by one, and return the responses."""
     given = []
@@ -289,6 +325,7 @@ def test_the_share_coordinator_is_that_of_apache_kafka(
         assert found(theirs) == found(ours)
         for node in (theirs, ours):
             until_loaded(node)
+        assert errors_of_keys(theirs) == errors_of_keys(ours)
         for (question, there), (_, here) in zip(
             answers(theirs, 5, latest), answers(ours, 5, latest), strict=True
         ):

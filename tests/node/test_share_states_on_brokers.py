@@ -21,6 +21,11 @@ from kraftsim.share_groups.rules_share_states import SharePartitionKey, StateBat
 from kraftsim.share_groups.state_persister import StatePersister
 from protocol.errors import ErrorCode
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest
+from protocol.messages.k87_read_share_group_state_summary import (
+    PartitionData,
+    ReadShareGroupStateSummaryRequest,
+    ReadStateSummaryData,
+)
 from tests.node.brokers import Client, Cluster, running_cluster
 
 T = TypeVar("T")
@@ -239,3 +244,29 @@ def test_an_operation_ends_with_its_broker() -> None:
         )
         results = cluster.simulation.run_until(ended, limit_s=1)
         assert [each.message for each in results] == ["The broker shuts down."] * 2
+
+
+def test_a_large_request_is_answered_whole() -> None:
+    """In slices, so that other clients need not wait; the rows of a topic are together."""
+    count = 1300
+    with running_cluster(1, release_name=RELEASE, settings=ALONE) as cluster:
+        key = new_key(cluster)
+        run(cluster, lambda each: each.initialize("g", [(key, 0, 5)]))
+        rows = [PartitionData(partition=number, leader_epoch=0) for number in range(count)]
+        topics = [
+            ReadStateSummaryData(topic_id=key.topic_id, partitions=rows),
+            ReadStateSummaryData(topic_id=bytes(16), partitions=rows[:1]),
+        ]
+        request = ReadShareGroupStateSummaryRequest(group_id="g", topics=topics)
+        answer = cluster.run(lambda client: client.ask(request))
+        found = {topic.topic_id: topic.partitions for topic in answer.results}
+        assert [row.partition for row in found[key.topic_id]] == list(range(count))
+        assert [row.error_code for row in found[key.topic_id][:3]] == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert found[key.topic_id][0].start_offset == 5
+        assert len(found[bytes(16)]) == 1
+        topics.append(ReadStateSummaryData(topic_id=bytes(16), partitions=[]))
+        assert cluster.run(lambda client: client.ask(request)).results == []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kraftsim.core.decision import Refusal
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.slices import Slices
 from kraftsim.share_groups.rules_share_states import (
     NO_DELIVERY_COMPLETE_COUNT,
     UNINITIALIZED_START_OFFSET,
@@ -82,7 +83,7 @@ class StateOperation(Generic[Result]):
         """
         request = call.body
         partition_count = sum(len(topic.partitions) for topic in request.topics)
-        lacks_some = self.wants_partitions and not all(topic.partitions for topic in request.topics)
+        lacks_some = self.wants_partitions and call.over_whole(_lacks_partitions)
         if not request.group_id or not partition_count or lacks_some:
             return self.response()
         answers: StateAnswers[Result] = StateAnswers(
@@ -144,7 +145,17 @@ class StateOperation(Generic[Result]):
 
     def handler(self) -> Handler[SharesBroker]:
         """Return the handler of the API."""
-        return Handler(key=self.key, handle=self.handle, refuse=self.refuse)
+        return Handler(key=self.key, handle=self.handle, refuse=self.refuse, slices=SLICES)
+
+
+SLICES: Final = Slices(
+    entries="topics", rows="results", inner="partitions", inner_rows="partitions"
+)
+
+
+def _lacks_partitions(request: Message, version: int) -> bool:
+    """Return whether a topic of a request has no partitions."""
+    return not all(topic.partitions for topic in request.topics)
 
 
 # --------------------------------------------------------------------------------------------------
