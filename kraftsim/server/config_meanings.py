@@ -102,6 +102,8 @@ group.min.session.timeout.ms | Shortest session timeout that a member of a class
 group.share.assignment.interval.ms | Shortest time between two assignments of one share group.
 group.share.delivery.count.limit | Most deliveries of one record to a share group.
 group.share.heartbeat.interval.ms | Heartbeat interval of the members of share groups.
+group.share.initialize.retry.interval.ms | Time after which the first offset of a share-partition is
+    initialized once more.
 group.share.max.assignment.interval.ms | Upper bound of assignment intervals of share groups.
 group.share.max.delivery.count.limit | Upper bound of the most deliveries of one record that a share
     group may set.
@@ -111,6 +113,8 @@ group.share.max.partition.max.record.locks | Upper bound of the most acquired re
 group.share.max.record.lock.duration.ms | Upper bound of the time for which a share group acquires
     records.
 group.share.max.session.timeout.ms | Upper bound of session timeouts of share groups.
+group.share.max.share.sessions | Most share sessions that a broker keeps at once.
+group.share.max.size | Most members that one share group may have.
 group.share.min.assignment.interval.ms | Lower bound of assignment intervals of share groups.
 group.share.min.delivery.count.limit | Lower bound of the most deliveries of one record that a share
     group may set.
@@ -361,6 +365,7 @@ transaction.state.log.min.isr | Replicas of __transaction_state that must be in 
 transaction.state.log.num.partitions | Number of partitions of __transaction_state.
 transaction.state.log.replication.factor | Number of replicas of __transaction_state.
 transaction.state.log.segment.bytes | Segment size of __transaction_state.
+transaction.two.phase.commit.enable | Whether producers may take part in a two-phase commit.
 transactional.id.expiration.ms | Time without a transaction after which a transactional id is
     removed.
 unclean.leader.election.enable | Whether a replica outside of the ISR may become leader when no

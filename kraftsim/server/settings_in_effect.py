@@ -26,7 +26,16 @@ from kraftsim.server.security.listener_settings import (
 )
 from kraftsim.server.security.tls import TLS_CHOICES
 
-READ_BY_NAME: Final = TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | {CORDONED}
+OF_SHARE_GROUPS: Final = frozenset(
+    {
+        "group.share.initialize.retry.interval.ms",
+        "group.share.max.share.sessions",
+        "group.share.max.size",
+    }
+)
+READ_BY_NAME: Final = (
+    TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | OF_SHARE_GROUPS | {CORDONED}
+)
 """Settings that code reads by name from the properties or from dynamic configs."""
 OF_LISTENERS: Final = ("listeners", "advertised.listeners", "controller.listener.names")
 LISTENERS_OWN: Final = frozenset({"max.connections", "max.connection.creation.rate", JAAS})

@@ -9,6 +9,8 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_registries import Registries
+from kraftsim.releases.release import release
+from kraftsim.releases.traits import TWO_PHASE_COMMIT_RIGHT
 from kraftsim.server.rules_authorization import (
     FOUND_MAX,
     WILDCARD,
@@ -174,3 +176,21 @@ def test_first_error_of_an_invalid_acl_is_the_one_that_kafka_reports() -> None:
     assert decision.records == [] and decision.result == [
         Refusal(ErrorCode.INVALID_REQUEST, "Invalid resourceType UNKNOWN")
     ]
+
+
+@pytest.mark.parametrize(("line", "is_known"), [("4.0", False), ("4.1", True), ("4.4", True)])
+def test_a_right_to_two_phase_commit_exists_since_4_1(line: str, is_known: bool) -> None:
+    """Operation 15 of an ACL (KIP-939); measured with Apache Kafka 4.0.2, 4.1.2 and 4.4.0."""
+    rights = KnownRights.made(has_two_phase_commit=release(line).has(TWO_PHASE_COMMIT_RIGHT))
+    creation = AclCreation(
+        resource_type=AclResourceType.TRANSACTIONAL_ID,
+        resource_name="id",
+        resource_pattern_type=AclPatternType.LITERAL,
+        principal="User:a",
+        host="*",
+        operation=15,
+        permission_type=AclPermissionType.ALLOW,
+    )
+    decision = decide_create_rules(Registries(dict), [creation], lambda: bytes(16), rights)
+    (result,) = decision.result
+    assert (result is None) is is_known
