@@ -6,6 +6,7 @@ Source: KIP-730; kafka.coordinator.transaction.ZkProducerIdManager,
 kafka.controller.KafkaController.processAllocateProducerIds.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -17,7 +18,12 @@ from kraftsim.server.outbound import OnAnswer
 from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.session import ZookeeperSession
-from kraftsim.zookeeper.znode_writer import FencedWrites, set_request
+from kraftsim.zookeeper.znode_writer import (
+    RETRY_MS,
+    FencedWrites,
+    raise_unless_lost,
+    set_request,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.schema import Message
@@ -100,9 +106,15 @@ class ControllerBlocks(Blocks):
     ) -> ProducerIdBlock | Refusal:
         """Return the block allocated to a broker, or the reason for refusal.
 
+        It is allocated again after a lost connection (KafkaZkClient.retryRequestUntilConnected).
         Raises ControllerMoved and ZookeeperRefused.
         """
-        return await super().take(broker_id, emit)
+        while True:
+            try:
+                return await super().take(broker_id, emit)
+            except ZookeeperRefused as refused:
+                raise_unless_lost(self._client, refused)
+            await asyncio.sleep(RETRY_MS / 1000)
 
     async def _set(self, text: bytes, version: int) -> None:
         await self._writes.attempt([set_request(PRODUCER_ID_BLOCK, text, version)])

@@ -39,6 +39,7 @@ from protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from protocol.schema import Message
+from protocol.zookeeper.op_codes import ZookeeperError
 
 
 def controlled_shutdown(context: ControllerContext, call: Call) -> Answer | Deferred:
@@ -213,8 +214,11 @@ async def _claim(context: ControllerContext, broker_id: int, later: Deferred) ->
     """
     try:
         block = await context.blocks.take(broker_id, context.world.emit)
-    except ZookeeperRefused:
-        later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    except ZookeeperRefused as refused:
+        # after the end of its session, as Kafka answers what waits then (KafkaController.Expire)
+        is_over = refused.error == ZookeeperError.SESSION_EXPIRED
+        error = ErrorCode.NOT_CONTROLLER if is_over else ErrorCode.UNKNOWN_SERVER_ERROR
+        later.complete(AllocateProducerIdsResponse(error_code=error))
         return
     except ControllerMoved:
         later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER))

@@ -148,12 +148,17 @@ async def retried(client: ZookeeperClient, asked: Sequence[Asked]) -> list[Resul
                 raise ControllerMoved(
                     f"{CONTROLLER_EPOCH} has another version than this controller gave it"
                 ) from refused
-            if refused.error != ZookeeperError.CONNECTION_LOSS or client.state in (
-                SessionState.EXPIRED,
-                SessionState.CLOSED,
-            ):
-                raise
+            raise_unless_lost(client, refused)
         await asyncio.sleep(RETRY_MS / 1000)
+
+
+def raise_unless_lost(client: ZookeeperClient, refused: ZookeeperRefused) -> None:
+    """Return after a lost connection of a session that goes on: the request may be repeated."""
+    if refused.error != ZookeeperError.CONNECTION_LOSS or client.state in (
+        SessionState.EXPIRED,
+        SessionState.CLOSED,
+    ):
+        raise refused
 
 
 async def expanded(client: ZookeeperClient, write: ZnodeWrite) -> list[ZnodeWrite]:
@@ -353,7 +358,7 @@ class FencedWrites:
                 await self.attempt(asked)
                 return
             except ZookeeperRefused as refused:
-                self._raise_unless_lost(refused)
+                raise_unless_lost(self._client, refused)
             if await self._has_happened(resolved):
                 return
 
@@ -377,7 +382,7 @@ class FencedWrites:
             try:
                 return await self._resolved(writes)
             except ZookeeperRefused as refused:
-                self._raise_unless_lost(refused)
+                raise_unless_lost(self._client, refused)
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _resolved(self, writes: Sequence[ZnodeWrite]) -> list[ZnodeWrite]:
@@ -433,11 +438,4 @@ class FencedWrites:
             except ZookeeperRefused as refused:
                 if refused.error == ZookeeperError.NO_NODE:
                     return False
-                self._raise_unless_lost(refused)
-
-    def _raise_unless_lost(self, refused: ZookeeperRefused) -> None:
-        if refused.error != ZookeeperError.CONNECTION_LOSS or self._client.state in (
-            SessionState.EXPIRED,
-            SessionState.CLOSED,
-        ):
-            raise refused
+                raise_unless_lost(self._client, refused)

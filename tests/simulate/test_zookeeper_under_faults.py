@@ -10,6 +10,9 @@ from random import Random
 
 import pytest
 
+from kraftsim.events.event import Event
+from kraftsim.producer_ids.rules_allocation import ProducerIdBlock
+from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.durable_disk import Wreck
@@ -19,6 +22,8 @@ from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRe
 from kraftsim.zookeeper.events import ZookeeperSessionBegan
 from kraftsim.zookeeper.server import ZookeeperServer
 from kraftsim.zookeeper.settings import ZookeeperSettings
+from kraftsim.zookeeper.znode_writer import FencedWrites
+from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
 PORT = 2181
@@ -111,6 +116,38 @@ def test_no_number_is_taken_twice_or_lost(seed: int) -> None:
             len(taken) <= int(last or b"0") <= len(taken) + sum(taker.unknown for taker in takers)
         )
         assert simulation.troubles == []
+
+
+def test_controller_allocates_a_block_again_after_a_lost_connection() -> None:
+    """Only the end of its session ends that (KafkaZkClient.retryRequestUntilConnected)."""
+    with Simulation(1) as simulation:
+        simulation.on_restart = lambda host: (
+            serve(simulation.world_of(host)) if host.name == SERVER else None
+        )
+        server, host = simulation.add_host(SERVER), simulation.add_host("broker-1")
+        simulation.spawn(server, serve(simulation.world_of(server)))
+        client = ZookeeperClient(
+            simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=8000
+        )
+        simulation.spawn(host, begin(client))
+        for path in (CONTROLLER_EPOCH, PRODUCER_ID_BLOCK):
+            simulation.run_until(client.create(path, b""))
+        blocks = ControllerBlocks(client, FencedWrites(client, epoch_version=0))
+        emitted: list[Event] = []
+        taking = simulation.spawn(host, blocks.take(1, emitted.append))
+        simulation.kill(server)
+        simulation.run_for(0.5)
+        assert not taking.done()
+        simulation.restart(server)
+        block = simulation.run_until(taking, limit_s=10)
+        assert isinstance(block, ProducerIdBlock) and block.size == 1000
+        assert len(emitted) == 1
+        simulation.kill(server)
+        taking = simulation.spawn(host, blocks.take(1, emitted.append))
+        simulation.run_for(0.5)
+        client.abort(SessionState.EXPIRED)
+        with pytest.raises(ZookeeperRefused, match=r"SESSION_EXPIRED|CONNECTION_LOSS"):
+            simulation.run_until(taking, limit_s=10)
 
 
 def unnoticed(effect: object) -> None:
