@@ -13,7 +13,13 @@ from kraftsim.lab.explore.request import (
     has_random_faults,
     settings_of,
 )
-from kraftsim.lab.faults.fault import FAULTS, FLUSHES_EVERY_BATCH, DataLoss, FileClass
+from kraftsim.lab.faults.fault import (
+    FAULTS,
+    FLUSHES_EVERY_BATCH,
+    LEADER_TARGET,
+    DataLoss,
+    FileClass,
+)
 from kraftsim.lab.faults.fault_space import BROKERS, Mix
 from kraftsim.lab.faults.random_faults import data_loss, draw_faults
 from kraftsim.lab.workloads.replication_workload import KEEPS_ANY_DATE
@@ -101,3 +107,17 @@ def test_no_record_is_rejected_because_a_clock_has_jumped(each: Scenario) -> Non
     keeps_records = any(files.file_class is FileClass.PARTITION_LOG for files in space.files)
     if keeps_records and "clock-jump-back" not in space.omits:
         assert KEEPS_ANY_DATE.items() <= each.settings.items()
+
+
+@pytest.mark.parametrize("each", WITH_SPACE, ids=lambda each: each.name)
+def test_a_leader_that_may_be_a_broker_loses_no_data(each: Scenario) -> None:
+    """In a migration a broker is controller before and after it, and brokers keep records."""
+    space = each.fault_space
+    assert space is not None
+    if not space.has_zookeeper:
+        return
+    for seed in SEEDS:
+        for fault in faults_of(each, seed, Mode.SIM):
+            loss = data_loss(fault)
+            if fault.target == LEADER_TARGET and loss is not DataLoss.NOTHING:
+                assert {*space.of(BROKERS)} <= {*space.may_lose.get(loss, ())}

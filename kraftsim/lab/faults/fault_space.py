@@ -141,6 +141,12 @@ class FaultSpace:
         return self.of(CONTROLLERS) or (self.of(BROKERS) if self.has_zookeeper else ())
 
     @property
+    def leaders_at_any_time(self) -> tuple[str, ...]:
+        """The same, and in a migration the brokers, too: one is controller before and after it."""
+        brokers = self.of(BROKERS) if self.has_zookeeper else ()
+        return tuple(dict.fromkeys((*self.leaders, *brokers)))
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The hosts whose processes and disks may have faults: all but clients that may not."""
         return tuple(

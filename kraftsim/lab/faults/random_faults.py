@@ -150,7 +150,7 @@ def clashes(faults: Sequence[Fault], fault_space: FaultSpace) -> list[str]:
 def _targets(fault: Fault, fault_space: FaultSpace) -> tuple[str, ...]:
     """Return the hosts that a fault can be injected at."""
     if fault.target == LEADER_TARGET:
-        return fault_space.leaders
+        return fault_space.leaders_at_any_time
     if fault.target != AT_THE_TRIGGER:
         return (fault.target,)
     roles: list[str | None] = [None]
@@ -400,6 +400,10 @@ class _Draw:
             and leaders
             and set(leaders) <= set(victims)
             and self._random.random() < LEADER_SHARE
+            and (
+                kind.data_loss is DataLoss.NOTHING
+                or set(self._fault_space.leaders_at_any_time) <= set(victims)
+            )
         ):
             return Fault(kind=kind.name, target=LEADER_TARGET, trigger=self._time(), params=params)
         victim = self._pick(victims)
