@@ -143,8 +143,8 @@ class OffsetReturned(Event):
 
 
 class MemberEpochSet(Event):
-    """A member of a consumer group has a current assignment in the log: its epochs, and its state
-    (0 stable, 1 has to revoke, 2 waits for others).
+    """A member of a consumer or streams group has a current assignment in the log: its epochs, and
+    its state (0 stable, 1 has to revoke, 2 waits for others).
 
     -1 in member_epoch: the member is removed.
     """
@@ -160,7 +160,7 @@ class MemberEpochSet(Event):
 
 class PartitionGiven(Event):
     """Right after MemberEpochSet, once per partition of that current assignment, those included
-    that the member has yet to revoke.
+    that the member has yet to revoke; in a streams group those that its active tasks read.
     """
 
     coordinator_partition: int
@@ -174,7 +174,7 @@ class PartitionGiven(Event):
 
 
 class ConsumerGroupEnded(Event):
-    """A consumer group is removed, or has become a classic group."""
+    """A consumer or streams group is removed, or has become a classic group."""
 
     coordinator_partition: int
     group_id: str

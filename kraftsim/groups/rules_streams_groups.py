@@ -27,11 +27,12 @@ from kraftsim.groups.rules_group_configs import (
     STREAMS_TAGS,
     STREAMS_WARMUPS,
 )
-from kraftsim.groups.rules_other_groups import OtherGroups
+from kraftsim.groups.rules_other_groups import OtherGroups, ShardParts
 from kraftsim.groups.rules_streams_assignor import (
     Task,
 )
 from kraftsim.groups.rules_streams_endpoints import endpoint_rows
+from kraftsim.groups.rules_streams_events import TaskEvents
 from kraftsim.groups.rules_streams_group import (
     LEFT,
     LEFT_FOR_A_WHILE,
@@ -127,6 +128,10 @@ class StreamsGroups(OtherGroups):
     """The rules of streams groups."""
 
     name: ClassVar[str] = STREAMS
+
+    def __init__(self, parts: ShardParts) -> None:
+        super().__init__(parts)
+        self._events = TaskEvents(parts.emit, parts.number, parts.topics, self.find)
 
     # Heartbeats
     # ----------------------------------------------------------------------------------------------
@@ -638,6 +643,7 @@ class StreamsGroups(OtherGroups):
 
     def begin(self, now: GroupMoment) -> None:
         """The log is replayed: start a full session for every member."""
+        self._events.begin()
         for group in self._parts.table.others.values():
             if isinstance(group, StreamsGroup):
                 for member in group.members.values():
@@ -714,9 +720,11 @@ class StreamsGroups(OtherGroups):
 
     def loaded(self, key: Message, value: Message | None, record_offset: int) -> None:
         """A record is loaded from the log, after its replay."""
+        self._events.loaded(key, value, record_offset)
 
     def replicated(self, changes: Sequence[Change], base_offset: int) -> None:
         """Changes are replicated, in consecutive records."""
+        self._events.replicated(changes, base_offset)
 
     def _new_group(self, group_id: str) -> StreamsGroup:
         has_intervals = self._parts.settings.streams_assigns_at_intervals

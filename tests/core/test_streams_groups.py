@@ -5,9 +5,18 @@ replays. What clients see is in kraftsim/conformance/k88_streams_group_heartbeat
 import random
 
 import pytest
+from msgspec import structs
 
+from kraftsim.events.event import Event
+from kraftsim.groups.events import PartitionGiven
+from kraftsim.groups.invariants.consumer_members import (
+    MEMBER_ASSIGNMENTS_EXCLUSIVE,
+    MEMBER_EPOCHS_INCREASE,
+)
 from kraftsim.groups.rules_group_configs import NO_GROUP_CONFIGS, GroupConfigs
 from kraftsim.groups.rules_streams_group import StreamsMemberState, TaskSet
+from kraftsim.invariants.invariant import Envelope, Invariant
+from kraftsim.invariants.verdict import Outcome, Verdict
 from protocol.coordinator.streams_groups import CopartitionGroup, Subtopology, TopicInfo
 from protocol.errors import ErrorCode
 from protocol.messages.k88_streams_group_heartbeat import StatusCode
@@ -200,6 +209,7 @@ def test_random_members_always_agree(release: str, seed: int) -> None:
             assert state_of(harness.replayed_again()) == state_of(harness)
     tasks = harness.beat_all(*harness.epochs, rounds=12)
     assert sum(map(count, tasks.values())) == 12
+    check_invariants(harness)
     assert harness.streams.state_name == "Stable"
 
 
@@ -215,3 +225,32 @@ def check_processes(harness: StreamsHarness) -> None:
                     assert row not in taken, f"{row} twice"
                     taken.add(row)
     harness.no_active_task_is_shared()
+
+
+def check_invariants(harness: StreamsHarness) -> None:
+    """What the records say of members holds: tasks have one owner, epochs increase."""
+    for invariant in (MEMBER_ASSIGNMENTS_EXCLUSIVE, MEMBER_EPOCHS_INCREASE):
+        verdict = verdict_on(harness.events, invariant)
+        assert verdict.outcome is Outcome.OK and verdict.examined > 0, verdict
+
+
+def verdict_on(events: list[Event], invariant: Invariant) -> Verdict:
+    """The verdict of an invariant on the events of one coordinator."""
+    check = invariant.check()
+    for number, event in enumerate(events):
+        check.examine(Envelope("broker-1", 1, number, number), event)
+    return check.finish()
+
+
+def test_an_active_task_with_two_owners_violates_the_invariant() -> None:
+    """The events of a coordinator that gives a task away before its owner has revoked it."""
+    harness = started(2)
+    harness.started("a", "b")
+    assert verdict_on(harness.events, MEMBER_ASSIGNMENTS_EXCLUSIVE).outcome is Outcome.OK
+    given = [event for event in harness.events if isinstance(event, PartitionGiven)]
+    last = max(event.record_offset for event in given)
+    mine = next(event for event in given if event.record_offset == last)
+    other = next(event for event in given if event.member_id != mine.member_id)
+    stolen = structs.replace(mine, topic=other.topic, partition=1 - mine.partition)
+    verdict = verdict_on([*harness.events, stolen], MEMBER_ASSIGNMENTS_EXCLUSIVE)
+    assert verdict.outcome is Outcome.VIOLATED

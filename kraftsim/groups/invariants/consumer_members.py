@@ -1,5 +1,5 @@
 """Members of a consumer group own their partitions apart, their epochs increase, and only owners
-commit.
+commit. Those of a streams group own what their active tasks read.
 
 The order is that of the records in the log of `__consumer_offsets`, whatever the order of the
 events: a coordinator that is deposed may report a replicated record late.
