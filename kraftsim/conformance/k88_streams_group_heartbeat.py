@@ -63,7 +63,8 @@ def invalid_joins(target: Target) -> None:
             ({"active_tasks": one}, "ActiveTasks must be empty when (re-)joining."),
             ({"standby_tasks": one}, "StandbyTasks must be empty when (re-)joining."),
             ({"topology": None}, "Topology must be non-null when (re-)joining."),
-            ({"warmup_tasks": None}, "If one task-type is non-null, all must be non-null."),
+            ({"standby_tasks": None}, "StandbyTasks must be empty when (re-)joining."),
+            ({"warmup_tasks": None}, "WarmupTasks must be empty when (re-)joining."),
             (
                 {"topology": Topology(epoch=1, subtopologies=[regex])},
                 "Regular expressions for source topics are not supported yet.",

@@ -157,7 +157,7 @@ def _refuse_join(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
     if request.rebalance_timeout_ms == UNCHANGED_TIMEOUT:
         return _invalid("RebalanceTimeoutMs must be provided in first request.")
     for name, rows in zip(TASK_NAMES, _task_rows(request), strict=True):
-        if rows:
+        if rows is None or rows:
             return _invalid(f"{name} must be empty when (re-)joining.")
     if request.topology is None:
         return _invalid("Topology must be non-null when (re-)joining.")
