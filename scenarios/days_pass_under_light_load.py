@@ -226,8 +226,8 @@ async def _is_forgotten(client: ExactClient, producer_id: int) -> bool:
     return producer_id not in await client.known_producers()
 
 
-async def _fresh_id(stage: ScenarioEnvironment, asker: str) -> int:
-    ids = stage.producer_id_client(f"asker-{asker}")
+async def _fresh_id(stage: ScenarioEnvironment, name: str) -> int:
+    ids = stage.producer_id_client(f"asker-{name}")
     (producer_id,) = await ids.ask(1)
     await ids.close()
     return producer_id

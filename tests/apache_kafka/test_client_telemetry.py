@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -241,3 +242,38 @@ def test_apache_kafkas_producer_pushes_its_metrics(release: str, tmp_path: Path)
     assert {each["attributes"] for each in sent} == {f'{{"topic":"{topic}"}}'}
     assert all(each["is_delta"] and each["start_time_ms"] <= each["time_ms"] for each in sent)
     assert RECORDS / 2 < sum(float(each["value"]) for each in sent) <= RECORDS
+
+
+def test_librdkafka_pushes_its_metrics(tmp_path: Path) -> None:
+    """Numbers are integers where librdkafka counts; the last push comes when the client closes."""
+    settings = {"kraftsim.client.telemetry": "true"}
+    line = line_of(NEWEST_RELEASE)
+    spec = ClusterSpec(brokers=1, release=line, port=free_port_range(1), settings=settings)
+    with EmbeddedCluster(spec, RunDirectory(tmp_path)) as cluster:
+        topic = Target(cluster.bootstrap).topic().name
+        subscribe(cluster.bootstrap, "all", {"metrics": "*", "interval.ms": "200"})
+        producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.metrics.push": True,
+                "client.id": "pusher",
+                "log_level": 0,
+            }
+        )
+        give_up_at = time.monotonic() + 20
+        while not logged_events(cluster.directory, "ClientMetricsPushed", "broker-1"):
+            assert time.monotonic() < give_up_at, "nothing was pushed"
+            producer.produce(topic, b"x")
+            producer.flush(5)
+            time.sleep(0.05)
+        del producer
+        pushes = settled(
+            lambda: logged_events(cluster.directory, "ClientMetricsPushed", "broker-1"),
+            lambda found: found[-1]["is_terminating"],
+            "the last push",
+        )
+        points = logged_events(cluster.directory, "ClientMetricReported", "broker-1")
+    assert {push["client_id"] for push in pushes} == {"pusher"}
+    assert len(points) == sum(push["point_count"] for push in pushes) > 0
+    latencies = [each for each in points if each["metric"].endswith("node.request.latency.avg")]
+    assert {each["attributes"] for each in latencies} == {'{"node.id":1}'}
