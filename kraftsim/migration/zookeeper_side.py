@@ -22,12 +22,14 @@ from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRe
 from kraftsim.zookeeper.rules_znode_writes import ZnodeOperation
 from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from kraftsim.zookeeper.znode_writer import (
+    RETRY_MS,
     ControllerMoved,
     MigrationConflict,
     MigrationWriter,
     ZnodeReader,
     check_request,
     create_request,
+    raise_unless_lost,
     retried,
     set_request,
 )
@@ -108,7 +110,18 @@ class ZookeeperSide:
             self._client.abort()
 
     async def recover(self, claim: Claim) -> Claim:
-        """Read /migration, or create it."""
+        """Read /migration, or create it; again after a lost connection, because nothing else makes
+        the driver try again (KafkaZkClient.retryRequestUntilConnected).
+        """
+        client = self.client
+        while True:
+            try:
+                return await self._recover(claim)
+            except ZookeeperRefused as refused:
+                raise_unless_lost(client, refused)
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _recover(self, claim: Claim) -> Claim:
         try:
             data, stat = await self.client.get(MIGRATION)
         except ZookeeperRefused as refused:

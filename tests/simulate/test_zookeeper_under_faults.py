@@ -11,6 +11,8 @@ from random import Random
 import pytest
 
 from kraftsim.events.event import Event
+from kraftsim.migration.rules_driver import Claim
+from kraftsim.migration.zookeeper_side import ZookeeperSide
 from kraftsim.producer_ids.rules_allocation import ProducerIdBlock
 from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from kraftsim.world.interface import World
@@ -23,7 +25,12 @@ from kraftsim.zookeeper.events import ZookeeperSessionBegan
 from kraftsim.zookeeper.server import ZookeeperServer
 from kraftsim.zookeeper.settings import ZookeeperSettings
 from kraftsim.zookeeper.znode_writer import FencedWrites
-from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK
+from protocol.zookeeper.kafka_znodes import (
+    CONTROLLER_EPOCH,
+    MIGRATION,
+    PRODUCER_ID_BLOCK,
+    MigrationZnode,
+)
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
 PORT = 2181
@@ -148,6 +155,35 @@ def test_controller_allocates_a_block_again_after_a_lost_connection() -> None:
         client.abort(SessionState.EXPIRED)
         with pytest.raises(ZookeeperRefused, match=r"SESSION_EXPIRED|CONNECTION_LOSS"):
             simulation.run_until(taking, limit_s=10)
+
+
+class OneSession(ZookeeperSide):
+    """The side of a migrating controller, with a session from outside."""
+
+    def __init__(self, client: ZookeeperClient) -> None:
+        self._client = client
+
+
+def test_migrating_controller_reads_its_state_again_after_a_lost_connection() -> None:
+    """A new leader reads it once: if that failed, no controller would go on with the migration."""
+    with Simulation(1) as simulation:
+        simulation.on_restart = lambda host: (
+            serve(simulation.world_of(host)) if host.name == SERVER else None
+        )
+        server, host = simulation.add_host(SERVER), simulation.add_host("controller-101")
+        simulation.spawn(server, serve(simulation.world_of(server)))
+        client = ZookeeperClient(
+            simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=8000
+        )
+        simulation.spawn(host, begin(client))
+        simulation.run_until(client.create(MIGRATION, MigrationZnode().build()))
+        recovering = simulation.spawn(host, OneSession(client).recover(Claim()))
+        simulation.kill(server)
+        simulation.run_for(0.5)
+        assert not recovering.done()
+        simulation.restart(server)
+        claim = simulation.run_until(recovering, limit_s=10)
+        assert claim.migration_version == 0
 
 
 def unnoticed(effect: object) -> None:
