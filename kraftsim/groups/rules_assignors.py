@@ -20,8 +20,9 @@ Shares = Mapping[bytes, Partitions]
 NO_SHARES: Final[Shares] = {}
 UNIFORM, RANGE = "uniform", "range"
 FIRST_CAPACITY: Final = 16
-FIBONACCI: Final = -1640531527
-"""The golden ratio as 32 bits (Knuth)."""
+FIBONACCI: Final = -7046029254386353131
+"""The golden ratio as 64 bits (Knuth)."""
+INT32_ABOVE: Final = 1 << 31
 K = TypeVar("K")
 
 
@@ -245,15 +246,22 @@ def growing_set_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]
 
 
 def timeline_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """Return keys in the iteration order of a TimelineHashMap that has never been larger.
+    """Return keys in the iteration order of a TimelineHashMap that has never been larger: that of
+    the slots, and backwards in each.
 
-    Source: BaseHashTable.findSlot.
+    Source: BaseHashTable.findSlot, SnapshottableHashTable.CurrentIterator.
     """
     rows = list(keys)
     bits = 1
     while len(rows) * 3 > (4 << bits):
         bits += 1
-    return sorted(rows, key=lambda key: (FIBONACCI * hash_of(key) & 0xFFFF_FFFF) >> (32 - bits))
+
+    def slot(key: K) -> int:
+        signed = (hash_of(key) + INT32_ABOVE & 0xFFFF_FFFF) - INT32_ABOVE
+        return (FIBONACCI * signed & 0xFFFF_FFFF_FFFF_FFFF) >> (64 - bits)
+
+    rows.reverse()
+    return sorted(rows, key=slot)
 
 
 def _hash_of(member: AssignedMember) -> int:

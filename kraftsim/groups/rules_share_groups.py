@@ -224,7 +224,7 @@ class ShareGroups(ShareGroupStates):
             return None
         found = {name: self._parts.topics.find(name) for name in group.topic_names}
         topics = {name: topic for name, topic in found.items() if topic is not None}
-        names = timeline_order(reversed(group.members), java_hash)
+        names = timeline_order(group.members, java_hash)
         rows = [
             SharingMember(
                 member_id=member_id,

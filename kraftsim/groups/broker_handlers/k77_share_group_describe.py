@@ -63,7 +63,7 @@ def _describe(broker: GroupTopicsBroker, group_id: str) -> DescribedGroup:
         assignor_name=ASSIGNOR,
         members=[
             _member(broker, found.members[member_id])
-            for member_id in timeline_order(reversed(found.members), java_hash)
+            for member_id in timeline_order(found.members, java_hash)
         ],
     )
 
