@@ -286,6 +286,8 @@ class GroupConfigs:
         self.definitions = definitions
         self._own = own
         self._setting = setting
+        self._behind: dict[str, tuple[str, Value]] = {}
+        """Cache: the last text of a setting of the broker, and its value."""
 
     def value(self, group_id: str, name: str) -> Value | None:
         """Return the value of a configuration for a group.
@@ -299,7 +301,12 @@ class GroupConfigs:
         if name in own:
             return self._clamped(name, parse_value(definition.kind, own[name]))
         text = text_behind(self.definitions, name, self._setting, has_own=bool(own))
-        return None if text is None else parse_value(definition.kind, text)
+        if text is None:
+            return None
+        kept = self._behind.get(name)
+        if kept is None or kept[0] != text:
+            kept = self._behind[name] = (text, parse_value(definition.kind, text))
+        return kept[1]
 
     def integer(self, group_id: str, name: str, without: int = 0) -> int:
         """Return an integer; `without` where the release has no such configuration of groups, but

@@ -71,12 +71,16 @@ class SettingsOfGroups:
         self._config = config
         self._image = image
         self._computed: tuple[Mapping[str, str], Mapping[str, str], BrokerSettings] | None = None
+        self._found: dict[str, str | None] = {}
+        """By name, since the last computation."""
 
     def __call__(self, name: str) -> str | None:
         """Return the text of a setting, or its default; None: the release has no such setting."""
         settings = self._settings()
-        value = settings.value(name)
-        return settings.tables.default_of(name) if value is None else value
+        if name not in self._found:
+            value = settings.value(name)
+            self._found[name] = settings.tables.default_of(name) if value is None else value
+        return self._found[name]
 
     def _settings(self) -> BrokerSettings:
         image = self._image()
@@ -85,6 +89,7 @@ class SettingsOfGroups:
         computed = self._computed
         if computed is None or computed[0] is not own or computed[1] is not cluster:
             computed = self._computed = (own, cluster, broker_settings(self._config, image))
+            self._found.clear()
         return computed[2]
 
 
