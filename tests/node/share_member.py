@@ -65,7 +65,11 @@ class Member:
         return answer
 
     async def acknowledge(
-        self, *given: tuple[int, int, int], epoch: int | None = None, **changes: Any
+        self,
+        *given: tuple[int, int, int],
+        epoch: int | None = None,
+        version: int = 2,
+        **changes: Any,
     ) -> Any:
         """Send a ShareAcknowledge."""
         batches = [
@@ -81,7 +85,7 @@ class Member:
         )
         for name, value in changes.items():
             setattr(request, name, value)
-        answer = await self.client.ask(request, 2)
+        answer = await self.client.ask(request, version)
         if not answer.error_code:
             self.epoch += 1
         return answer

@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from kraftsim.server.call import Call, Connection, Deferred
+from kraftsim.server.rules_authentication import ANONYMOUS
 from kraftsim.share_groups.events import (
     SharePartitionDropped,
     ShareSessionClosed,
     ShareStateStored,
 )
 from kraftsim.share_groups.state_persister import StatePersister
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k21_delete_records import (
@@ -21,17 +25,22 @@ from protocol.messages.k21_delete_records import (
     DeleteRecordsTopic,
 )
 from protocol.messages.k78_share_fetch import (
+    AcknowledgementBatch,
     AcknowledgeType,
     FetchPartition,
     FetchTopic,
     ForgottenTopic,
+    ShareFetchRequest,
+    ShareFetchResponse,
 )
 from protocol.records.batches import split_batches
+from protocol.requests import RequestHead
 from tests.node.brokers import Client, Cluster, batch, running_cluster
 from tests.node.share_member import Member
 from tests.node.stored_share_states import StoredShareStates
 
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
+TOPIC_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 UNKNOWN_ID = b"0123456789abcdef"
 
 
@@ -301,6 +310,57 @@ def test_partitions_are_refused_one_by_one() -> None:
             ]
             answer = await member.fetch(forgotten_topics_data=forgotten, max_wait_ms=0)
             assert (answer.error_code, answer.responses) == (0, [])
+
+        cluster.run(work)
+
+
+def test_unreadable_topics_are_refused_in_their_rows() -> None:
+    """READ on each topic, for records and for acknowledgements."""
+    with sharing_cluster() as (cluster, _):
+
+        async def work(client: Client) -> None:
+            topic_id = await prepared(cluster, client)
+            requests = cluster.brokers["broker-1"].share_requests
+            connection = SimpleNamespace(
+                number=99, listener="PLAINTEXT", principal=ANONYMOUS, when_lost=lambda _: None
+            )
+
+            def call_with(epoch: int, *given: AcknowledgementBatch) -> Call:
+                row = FetchPartition(partition_index=0, acknowledgement_batches=list(given))
+                request = ShareFetchRequest(
+                    group_id="g",
+                    member_id="m-9",
+                    share_session_epoch=epoch,
+                    max_bytes=1000,
+                    max_records=10,
+                    batch_size=10,
+                    topics=[FetchTopic(topic_id=topic_id, partitions=[row])],
+                )
+                head = RequestHead(int(ApiKey.SHARE_FETCH), 2, 1, "test", 0)
+                return Call(head, request, cast(Connection, connection))
+
+            given = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+            for epoch, batches, error in ((0, (), 0), (1, (given,), TOPIC_FAILED)):
+                answer = requests.fetch(call_with(epoch, *batches), lambda name: name != "t")
+                assert isinstance(answer, Deferred)
+                assert isinstance(answer.answer, ShareFetchResponse)
+                (row,) = answer.answer.responses[0].partitions
+                assert (row.error_code, row.acknowledge_error_code) == (TOPIC_FAILED, error)
+
+        cluster.run(work)
+
+
+def test_share_groups_are_off_in_a_new_cluster_of_4_1() -> None:
+    """share.version is 0 there: a preview."""
+    with running_cluster(1, release_name="4.1") as cluster:
+
+        async def work(client: Client) -> None:
+            topic_id = await client.create_topic("t")
+            member = Member(client, topic_id)
+            answer = await member.fetch(version=1)
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+            answer = await member.acknowledge(epoch=1, version=1)
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
         cluster.run(work)
 
