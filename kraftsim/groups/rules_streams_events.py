@@ -13,7 +13,6 @@ from kraftsim.groups.events import ConsumerGroupEnded, MemberEpochSet, Partition
 from kraftsim.groups.rules_consumer_group import TopicsView
 from kraftsim.groups.rules_consumer_group_records import Change
 from kraftsim.groups.rules_streams_group import StreamsGroup, StreamsMemberState
-from kraftsim.groups.rules_streams_topology import subtopologies_by_source
 from protocol.coordinator.streams_groups import (
     CurrentTaskIds,
     StreamsGroupCurrentMemberAssignmentKey,
@@ -118,10 +117,8 @@ class TaskEvents:
         each source topic that has so many.
         """
         group = self._find(group_id)
-        if group is None or group.topology is None:
-            return []
         sources: dict[str, list[str]] = {}
-        for topic, name in sorted(subtopologies_by_source(group.topology).items()):
+        for topic, name in sorted(() if group is None else group.readers().items()):
             sources.setdefault(name, []).append(topic)
         return [
             (topic, number)

@@ -200,6 +200,8 @@ class StreamsGroup:
         """The tasks that members get at an assignment epoch: since 4.4 a place for warm-ups, up to
         4.4 always the targets. It outlives a heartbeat that fails.
         """
+        self._readers: tuple[StreamsGroupTopologyValue, dict[str, str]] | None = None
+        """A topology, with the subtopology that reads each topic."""
         self._static_ids: dict[str, str] = {}
         self._active: dict[Task, str] = {}
         self._standby: dict[Task, dict[str, None]] = {}
@@ -274,9 +276,15 @@ class StreamsGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a task reads a topic."""
-        if not self.members or self.topology is None:
-            return False
-        return topic in subtopologies_by_source(self.topology)
+        return bool(self.members) and topic in self.readers()
+
+    def readers(self) -> dict[str, str]:
+        """Return by source topic the subtopology that reads it; read-only."""
+        if self.topology is None:
+            return {}
+        if self._readers is None or self._readers[0] is not self.topology:
+            self._readers = self.topology, subtopologies_by_source(self.topology)
+        return self._readers[1]
 
     def refuse_commit(
         self,
@@ -304,7 +312,7 @@ class StreamsGroup:
             return None
         if member_epoch > member.member_epoch or self.topology is None:
             return ErrorCode.STALE_MEMBER_EPOCH
-        readers = subtopologies_by_source(self.topology)
+        readers = self.readers()
         for topic_id, number in partitions:
             topic = self._topics.name_of(topic_id)
             since = _active_since(member, readers.get(topic or ""), number)
