@@ -66,7 +66,7 @@ class StateClient:
     @classmethod
     def at(cls, target: Target) -> "StateClient":
         """Find the coordinator, with retries while its internal topic is created."""
-        require_share_groups(target)
+        require_share_groups(target, ApiKey.READ_SHARE_GROUP_STATE)
         group_id, topic_id = target.fresh_name("state"), target.topic().topic_id
         found = settled(
             lambda: coordinators(target, key_of(group_id, topic_id))[0],

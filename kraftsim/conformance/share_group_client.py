@@ -500,13 +500,14 @@ def _configs(target: Target, resource_type: int, name: str) -> dict[str, str | N
     return {row.name: row.value for row in answer.configs}
 
 
-def require_share_groups(target: Target) -> None:
+def require_share_groups(target: Target, api_key: ApiKey = ApiKey.SHARE_GROUP_HEARTBEAT) -> None:
     """Enable share groups where they are off by default. Raises Inapplicable if the node does not
-    have them.
+    have an API of theirs, or only the early access of 4.0.
     """
     ranges = target.ranges()
-    if ranges.get(ApiKey.SHARE_GROUP_HEARTBEAT, (0, 0))[1] < 1:
-        raise Inapplicable("share groups are not offered")
+    is_early = ranges.get(ApiKey.SHARE_GROUP_HEARTBEAT) == (0, 0)
+    if api_key not in ranges or is_early:
+        raise Inapplicable(f"{api_key.name} is not offered")
     if finalized(target, FEATURE) > 0:
         return
     row = FeatureUpdateKey(feature=FEATURE, max_version_level=1, upgrade_type=UPGRADE)
