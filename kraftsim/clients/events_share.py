@@ -8,10 +8,20 @@ Source: KIP-932, KIP-1222.
 from kraftsim.events.event import Event
 
 
+class ShareFetchSent(Event):
+    """A share consumer asks a leader for records; `request` counts the requests of a member."""
+
+    client_id: str
+    group_id: str
+    member_id: str
+    leader_id: int
+    request: int
+
+
 class ShareRecordsReceived(Event):
     """A share consumer received records, for which it is responsible until their lock expires.
 
-    `waited_ms` is the time since it sent the request: the leader acquired them somewhere between.
+    `request` is that of ShareFetchSent: the leader acquired them for it somewhere between.
     """
 
     client_id: str
@@ -23,7 +33,7 @@ class ShareRecordsReceived(Event):
     first_offset: int
     last_offset: int
     delivery_count: int
-    waited_ms: int
+    request: int
     lock_ms: int
 
 
@@ -42,7 +52,9 @@ class ShareAcknowledgementSent(Event):
 
 
 class ShareAcknowledgementAnswered(Event):
-    """The leader's response to acknowledgements; without `is_answered` there was none."""
+    """The leader's response to acknowledgements of records with this delivery count; without
+    `is_answered` there was none.
+    """
 
     client_id: str
     group_id: str
@@ -53,5 +65,6 @@ class ShareAcknowledgementAnswered(Event):
     first_offset: int
     last_offset: int
     acknowledgement: int
+    delivery_count: int
     is_answered: bool
     error_code: int

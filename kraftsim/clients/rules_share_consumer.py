@@ -48,11 +48,12 @@ class AcquiredRange(NamedTuple):
 
 
 class AnsweredRange(NamedTuple):
-    """Offsets, both inclusive, with one type of acknowledgement."""
+    """Offsets, both inclusive, with one type of acknowledgement and one delivery count."""
 
     first_offset: int
     last_offset: int
     kind: AcknowledgeType
+    delivery_count: int
 
 
 class ShareQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +220,7 @@ class ShareConsumption:
         found = {}
         for where in sorted(self._held):
             ready = [
-                (offset, record.answer)
+                (offset, (record.answer, record.delivery_count))
                 for offset, record in sorted(self._held[where].items())
                 if record.node_id == node_id
                 and record.answer is not None
@@ -325,10 +326,10 @@ def _renews(answers: Mapping[TopicPartition, tuple[AnsweredRange, ...]]) -> bool
 
 
 def _ranges(
-    answers: Iterable[tuple[int, AcknowledgeType]],
+    answers: Iterable[tuple[int, tuple[AcknowledgeType, int]]],
 ) -> Iterable[AnsweredRange]:
-    """Join neighbouring offsets with the same type."""
-    numbered = [(offset - index, kind, offset) for index, (offset, kind) in enumerate(answers)]
-    for (_, kind), group in groupby(numbered, key=lambda each: each[:2]):
+    """Join neighbouring offsets with the same type and delivery count."""
+    numbered = [(offset - index, said, offset) for index, (offset, said) in enumerate(answers)]
+    for (_, said), group in groupby(numbered, key=lambda each: each[:2]):
         offsets = [offset for _, _, offset in group]
-        yield AnsweredRange(offsets[0], offsets[-1], kind)
+        yield AnsweredRange(offsets[0], offsets[-1], *said)

@@ -16,6 +16,7 @@ from kraftsim.clients.cluster_connections import Address, error_of
 from kraftsim.clients.events_share import (
     ShareAcknowledgementAnswered,
     ShareAcknowledgementSent,
+    ShareFetchSent,
     ShareRecordsReceived,
 )
 from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
@@ -110,6 +111,7 @@ class ShareConsumerClient(GroupConsumerClient):
         )
         self._share = share or ShareConsumerSettings()
         self.consumption = ShareConsumption(self._share.mode)
+        self._fetch_count = 0
 
     @property
     def member_id(self) -> str:
@@ -201,7 +203,7 @@ class ShareConsumerClient(GroupConsumerClient):
         acknowledgements.
         """
         self._emit_sent(asked)
-        sent_ms = self._world.clock.monotonic_ms()
+        request = self._emit_fetch(asked) if asked.fetches else 0
         try:
             connection = await self.connections.to_broker(asked.node_id)
             answer = await self._request(connection, asked)
@@ -223,11 +225,10 @@ class ShareConsumerClient(GroupConsumerClient):
         }
         rows = {where: _share_row(row) for where, row in data.items()}
         outcomes = self._take_answer(asked, error_of(answer.error_code), rows)
-        waited_ms = self._world.clock.monotonic_ms() - sent_ms
         records: list[ShareRecord] = []
         for where, row in data.items():
             self._emit_acquired(
-                asked, where, rows[where], waited_ms, answer.acquisition_lock_timeout_ms
+                asked, where, rows[where], request, answer.acquisition_lock_timeout_ms
             )
             records += self._records(where, row, rows[where])
         return records, outcomes
@@ -389,6 +390,19 @@ class ShareConsumerClient(GroupConsumerClient):
                     )
                 )
 
+    def _emit_fetch(self, asked: ShareQuestion) -> int:
+        self._fetch_count += 1
+        self._world.emit(
+            ShareFetchSent(
+                client_id=self.client_id,
+                group_id=self._settings.group_id,
+                member_id=self.member_id,
+                leader_id=asked.node_id,
+                request=self._fetch_count,
+            )
+        )
+        return self._fetch_count
+
     def _emit_outcomes(
         self, leader_id: int, outcomes: list[AcknowledgementOutcome]
     ) -> list[AcknowledgementOutcome]:
@@ -404,6 +418,7 @@ class ShareConsumerClient(GroupConsumerClient):
                     first_offset=answered.first_offset,
                     last_offset=answered.last_offset,
                     acknowledgement=int(answered.kind),
+                    delivery_count=answered.delivery_count,
                     is_answered=error is not None,
                     error_code=int(error or ErrorCode.NONE),
                 )
@@ -415,7 +430,7 @@ class ShareConsumerClient(GroupConsumerClient):
         asked: ShareQuestion,
         where: TopicPartition,
         row: ShareRow,
-        waited_ms: int,
+        request: int,
         lock_ms: int,
     ) -> None:
         for each in row.acquired:
@@ -430,7 +445,7 @@ class ShareConsumerClient(GroupConsumerClient):
                     first_offset=each.first_offset,
                     last_offset=each.last_offset,
                     delivery_count=each.delivery_count,
-                    waited_ms=waited_ms,
+                    request=request,
                     lock_ms=lock_ms,
                 )
             )

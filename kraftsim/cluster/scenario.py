@@ -57,6 +57,8 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
 
+    from kraftsim.clients.share_consumer import ShareConsumerClient, ShareConsumerSettings
+
 
 # --------------------------------------------------------------------------------------------------
 # The host of an application of a scenario: a simulated host in simulation, this process elsewhere
@@ -137,6 +139,21 @@ class ClientHost:
             settings=settings,
             frame_events=self.frame_events,
             require_stable=require_stable,
+        )
+
+    def share_consumer(
+        self, client_id: str, settings: MemberSettings, share: "ShareConsumerSettings"
+    ) -> "ShareConsumerClient":
+        """Return a new member of a share group."""
+        from kraftsim.clients.share_consumer import ShareConsumerClient
+
+        return ShareConsumerClient(
+            self.world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=settings,
+            share=share,
+            frame_events=self.frame_events,
         )
 
 

@@ -44,6 +44,7 @@ from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import NEXT_ROWS, TURN_ROWS
+from tests.analysis.share_cases import SHARE_ROWS
 from tests.analysis.share_leader_cases import SHARE_LEADER_ROWS
 from tests.analysis.share_state_cases import SHARE_STATE_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
@@ -716,6 +717,7 @@ CASES = [
             *ADMIN_ROWS,
             *WASTE_ROWS,
             *TWO_PHASE_ROWS,
+            *SHARE_ROWS,
         )
     ),
     *(

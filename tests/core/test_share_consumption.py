@@ -60,9 +60,9 @@ def test_answers_are_sent_in_ranges_by_type_and_given_up() -> None:
     assert asked is not None
     assert asked.acknowledged == {
         HERE: (
-            AnsweredRange(0, 1, ACCEPT),
-            AnsweredRange(2, 2, RELEASE),
-            AnsweredRange(4, 4, ACCEPT),
+            AnsweredRange(0, 1, ACCEPT, 1),
+            AnsweredRange(2, 2, RELEASE, 1),
+            AnsweredRange(4, 4, ACCEPT, 1),
         )
     }
     assert not consumption.answer(HERE, 0, RELEASE), "it was sent already"
@@ -144,7 +144,10 @@ def test_the_last_request_has_the_final_epoch_and_the_last_answers() -> None:
     consumption.answer(HERE, 1, ACCEPT)
     asked = consumption.last_question(NODE)
     assert asked is not None
-    assert (asked.session_epoch, asked.acknowledged) == (-1, {HERE: (AnsweredRange(1, 1, ACCEPT),)})
+    assert (asked.session_epoch, asked.acknowledged) == (
+        -1,
+        {HERE: (AnsweredRange(1, 1, ACCEPT, 1),)},
+    )
     consumption.answered(asked, ErrorCode.NONE, {})
     assert (consumption.held_count, consumption.node_ids) == (0, [])
 
