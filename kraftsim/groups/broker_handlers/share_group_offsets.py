@@ -180,6 +180,10 @@ MESSAGES: Final = {
     ErrorCode.NETWORK_EXCEPTION: "The server disconnected before a response was received.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: NO_SUCH_TOPIC,
     ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process "
+    "requests.",
 }
 """Kafka's texts for errors (Errors.message)."""
 
@@ -272,7 +276,7 @@ def _altered(broker: ShareOffsetsBroker, asked: k91.RequestedTopic) -> k91.Alter
 
 def refuse_alter(call: Call, error: ErrorCode) -> Answer:
     """Return an error response."""
-    return k91.AlterShareGroupOffsetsResponse(error_code=error)
+    return k91.AlterShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error))
 
 
 ALTER = Handler(key=ApiKey.ALTER_SHARE_GROUP_OFFSETS, handle=handle_alter, refuse=refuse_alter)
@@ -342,7 +346,7 @@ def _nothing_to_delete(broker: ShareOffsetsBroker, name: str) -> k92.DeletedTopi
 
 def refuse_delete(call: Call, error: ErrorCode) -> Answer:
     """Return an error response."""
-    return k92.DeleteShareGroupOffsetsResponse(error_code=error)
+    return k92.DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error))
 
 
 DELETE = Handler(key=ApiKey.DELETE_SHARE_GROUP_OFFSETS, handle=handle_delete, refuse=refuse_delete)

@@ -68,5 +68,6 @@ MEANINGS: Final[Mapping[str, str]] = {
     "walks": "topics that get a sequence of random Produce requests each",
     "without_rights_ms": "time for which the broker lacks the ClusterAction permission",
     "work_ms": "time for which faults are injected",
+    "workers": "members of a share group that work on records",
     "writers": "idempotent producers that write at the same time",
 }
