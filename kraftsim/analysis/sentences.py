@@ -256,3 +256,131 @@ _TEMPLATES: Final = {
     "for offsets {first_offset} to {last_offset} of {topic}-{partition} to broker {leader_id}",
     "ShareFetchSent": "share consumer {client_id} asked broker {leader_id} for records of group "
     "{group_id}, request {request}",
+    "ShareLocksEnded": "{node}: no member of group {group_id} has acquired "
+    f"{_OFFSETS} of {{topic}}-{{partition}} any more ({{reason}})",
+    "SharePartitionLoaded": "{node} loaded {topic}-{partition} for group {group_id}, state epoch "
+    "{state_epoch}, leader epoch {leader_epoch}, from offset {start_offset} on",
+    "ShareRecordsAcquired": "{node} let {member_id} of group {group_id} acquire "
+    f"{_OFFSETS} of {{topic}}-{{partition}}: delivery {{delivery_count}} of at most "
+    "{delivery_count_max}",
+    "ShareRecordsArchived": "{node} archived what was available for group {group_id} of "
+    f"{_OFFSETS} of {{topic}}-{{partition}}",
+    "ShareRecordsReceived": "share consumer {client_id} of group {group_id} received offsets "
+    "{first_offset} to {last_offset} of {topic}-{partition} from broker {leader_id} for {lock_ms} "
+    "ms, delivery {delivery_count}",
+    "ShareStartOffsetMoved": "{node} moved the start offset of {topic}-{partition} for group "
+    "{group_id} from {previous_offset} to {start_offset}",
+    "ShareStateLoaded": "{node} loaded state {delivery_state}, delivery {delivery_count}, of "
+    f"{_OFFSETS} of {{topic}}-{{partition}} for group {{group_id}}",
+    "ShareStateStored": "state {delivery_state}, delivery {delivery_count}, of "
+    f"{_OFFSETS} of {{topic}}-{{partition}} was stored for {{node}} and group {{group_id}}",
+    "SnapshotFetched": "{node} fetched the metadata snapshot of offset {end_offset}, epoch {epoch}",
+    "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
+    "in place of its log",
+    "SnapshotWritten": "{node} wrote the metadata snapshot of offset {end_offset}, epoch {epoch}",
+    "TopicConfigInEffect": "{node} leads {topic}-{partition} with the configuration {name} of its "
+    "topic: {value}",
+    "TopicCreated": "{node} created topic {topic} with {partition_count#partition}",
+    "TopicDeleted": "{node} deleted topic {topic}",
+    "TransactionAbortForced": "{node} aborts the transaction of {transactional_id}, "
+    f"{_PRODUCER}: {{reason}}",
+    "TransactionBegun": f"client {{client_id}} began transaction {{transaction}}, {_PRODUCER}",
+    "TransactionChangeGivenUp": "{node} could not confirm a record of {transactional_id} at offset "
+    "{offset}: {error_code}",
+    "TransactionEndAsked": "client {client_id} {is_commit?commits|aborts} transaction "
+    "{transaction}",
+    "TransactionEnded": "transaction {transaction} of client {client_id} ended: {outcome} "
+    f"({{error_code}}), {_PRODUCER}",
+    "TransactionErred": "client {client_id} received {error_code} in transaction {transaction} "
+    "({api}), {is_fatal?which is fatal|after which it must abort}",
+    "TransactionFound": "client {client_id} found the open transaction of {transactional_id}: "
+    f"{_PRODUCER}",
+    "TransactionKept": "{node} gives {transactional_id} to producer "
+    "{next_producer_id} epoch {next_producer_epoch}, and keeps the open transaction of "
+    f"{_PRODUCER}",
+    "TransactionPrepared": "client {client_id} prepared transaction {transaction}, "
+    f"{_PRODUCER}",
+    "DatabaseCommitted": "the database committed transaction {transaction} for client "
+    f"{{client_id}}, {_PRODUCER}",
+    "DatabaseCompared": "{key_count#key} are in the database and in topic {topic}; only in the "
+    "database: {only_in_database}; only in the topic: {only_in_topic}",
+    "TransactionLoaded": "{node} loaded {transactional_id} in state {state}, "
+    f"{_PRODUCER}, from offset {{record_offset}}",
+    "TransactionOffsetAccepted": "client {client_id} has the offset {offset} of "
+    f"{_GROUP} in transaction {{transaction}}, {_PRODUCER}",
+    "TransactionOffsetSent": "client {client_id} sends the offset {offset} of "
+    f"{_GROUP} in transaction {{transaction}}, {_PRODUCER}",
+    "TransactionStateChanged": "{node} has {transactional_id} in state {state}, "
+    f"{_PRODUCER}, coordinator epoch {{coordinator_epoch}}, at offset {{offset}} of "
+    "__transaction_state-{partition}",
+    "TransactionalIdExpired": f"{{node}} expired {{transactional_id}}, {_PRODUCER}",
+    "TransactionalIdTaken": f"client {{client_id}} initialised {{transactional_id}}: {_PRODUCER}",
+    "TransactionsLoaded": "{node} loaded {transaction_count} transactional ids of "
+    "__transaction_state-{partition} up to offset {next_offset}, coordinator epoch "
+    "{coordinator_epoch}",
+    "TransactionsUnloaded": "{node} unloaded the transactional ids of "
+    "__transaction_state-{partition}, coordinator epoch {coordinator_epoch}",
+    "VoteAnswered": "{node} {is_granted?granted|refused} candidate {candidate_id} its "
+    "{is_pre_vote?pre-vote|vote} in epoch {leader_epoch}",
+    "VoteSent": "{node} announced its vote for {candidate_id} in epoch {leader_epoch}",
+    "VotersChanged": "{node} has the voters {voters} from offset {offset} on",
+    "ZookeeperCompared": "{controller} compared ZooKeeper with the metadata at offset {offset}: "
+    "{differences#difference}: {what}",
+    "ZookeeperControllerClaimed": "{node} claimed /controller with controller epoch "
+    "{controller_epoch}, as KRaft controller of epoch {kraft_controller_epoch}",
+    "ZookeeperControllerElected": "{node} became controller in ZooKeeper with controller epoch "
+    "{controller_epoch}",
+}
+
+
+def printable(value: int | str | bool) -> str:
+    """Return a value as text that cannot move the cursor or end the line."""
+    text = str(value)
+    return (
+        text
+        if text.isprintable()
+        else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    )
+
+
+def has_sentence(kind: str) -> bool:
+    """Return whether a kind has a template of its own."""
+    return kind in _TEMPLATES
+
+
+def fields_of_sentence(kind: str) -> set[str]:
+    """Return the names of the fields that the template of a kind names."""
+    places = list(_PLACE.finditer(_TEMPLATES[kind]))
+    return {place[1] for place in places} | {place[5] for place in places if place[5]}
+
+
+def sentence_of(node: str, kind: str, fields: Mapping[str, Value]) -> str:
+    """Return an event as a sentence that is safe for a terminal; null fields are absent."""
+    template = _TEMPLATES.get(kind)
+    if template is None:
+        listed = " ".join(f"{name}={printable(value)}" for name, value in fields.items())
+        return f"{printable(node)}: {printable(kind)} {listed}".rstrip()
+    return _PLACE.sub(lambda place: _value(place, node, fields), template)
+
+
+def _value(place: re.Match[str], node: str, fields: Mapping[str, Value]) -> str:
+    name, if_true, if_false, counted, last, what = place.groups()
+    value: Value | None = node if name == "node" else fields.get(name)
+    if value is None:
+        return "(none)"
+    if if_true is not None:
+        return str(if_true if value else if_false)
+    if counted is not None:
+        return f"{printable(value)} {counted}{'' if value == 1 else 's'}"
+    if last is not None:
+        end = fields.get(last, value)
+        return (
+            f"{what} {printable(value)}"
+            if end == value
+            else f"{what}s {printable(value)} to {printable(end)}"
+        )
+    if name in _NODE_IDS and value == NO_NODE:
+        return "none"
+    if name == "error_code" and isinstance(value, int):
+        return _ERROR_NAMES.get(value, f"error {value}")
+    return printable(value)
