@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from kraftsim.invariants.invariant import Envelope, Oracle
+from kraftsim.invariants.verdict import Outcome, Violation
 from kraftsim.server.call import Call, Connection, Deferred
 from kraftsim.server.rules_authentication import ANONYMOUS
 from kraftsim.share_groups.events import (
@@ -15,6 +17,7 @@ from kraftsim.share_groups.events import (
     ShareSessionClosed,
     ShareStateStored,
 )
+from kraftsim.share_groups.invariants.leaders import INVARIANTS
 from kraftsim.share_groups.state_persister import StatePersister
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -35,6 +38,7 @@ from protocol.messages.k78_share_fetch import (
 )
 from protocol.records.batches import split_batches
 from protocol.requests import RequestHead
+from tests.apache_kafka.share_steps import begin_group
 from tests.node.brokers import Client, Cluster, batch, running_cluster
 from tests.node.share_member import Member
 from tests.node.stored_share_states import StoredShareStates
@@ -475,6 +479,56 @@ def test_an_unreadable_state_is_an_error_of_the_fetch() -> None:
             assert await member.acquired() == [(0, 1, 1)]
 
         cluster.run(work)
+
+
+def test_a_restarted_leader_continues_from_the_stored_state() -> None:
+    """What was accepted is not delivered again, and what was released has its delivery count; what
+    was acquired is available.
+    """
+    settings = {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    with running_cluster(1, settings, release_name="4.4") as cluster:
+        oracle = Oracle(invariants=INVARIANTS)
+        found: list[Violation] = []
+        cluster.simulation.observe(
+            lambda node, incarnation, n, t_ns, event: found.extend(
+                oracle.examine(Envelope(node, incarnation, n, t_ns), event)
+            )
+        )
+
+        async def before(client: Client) -> bytes:
+            topic_id = await client.create_topic("t")
+            await begin_group(client, topic_id)
+            await client.produce(batch(10))
+            member = Member(client, topic_id)
+            assert await member.acquired() == [(0, 9, 1)]
+            await member.acknowledge((0, 3, ACCEPT))
+            answer = await member.acknowledge((4, 5, RELEASE))
+            assert [row.error_code for row in answer.responses[0].partitions] == [0]
+            return topic_id
+
+        topic_id = cluster.run(before)
+        cluster.kill("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+
+        async def after(client: Client) -> None:
+            member = Member(client, topic_id)
+            for _ in range(20):
+                acquired = await member.acquired()
+                if acquired:
+                    break
+                await asyncio.sleep(1)
+            assert acquired == [(4, 5, 2), (6, 9, 1)]
+
+        cluster.run(after)
+        assert found == []
+        verdicts = {verdict.invariant: verdict.outcome for verdict in oracle.finish()}
+        assert verdicts["share-records-done-stay-done"] is Outcome.OK
+        assert verdicts["share-deliveries-are-counted"] is Outcome.OK
 
 
 def test_deleted_records_and_topics_end_their_share() -> None:
