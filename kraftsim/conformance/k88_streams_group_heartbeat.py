@@ -13,7 +13,14 @@ from kraftsim.conformance.streams_group_client import (
     subtopology,
 )
 from kraftsim.conformance.target import Target
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.k88_streams_group_heartbeat import (
     CopartitionGroup,
     Endpoint,
@@ -27,6 +34,8 @@ from protocol.messages.k88_streams_group_heartbeat import (
 
 REQUIREMENTS = Requirements("streams-groups", 1, "Heartbeats of streams group members")
 SINCE = "4.2"
+SET = 0
+"""The operation of IncrementalAlterConfigs."""
 SERVICE = "GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid"
 MANAGER = "GroupMetadataManager.streamsGroupHeartbeat"
 NO_TASKS: dict[str, tuple[int, ...]] = {}
@@ -522,4 +531,45 @@ def task_offsets(target: Target) -> None:
             answer.error_message,
             "Task offsets contain a duplicate entry for subtopology 0 and partition 0.",
             "the reason",
+        )
+
+
+@REQUIREMENTS.that(
+    19,
+    "streams.num.standby.replicas of the group gives stateful tasks standbys on other processes, "
+    "with the next heartbeat",
+    source="KIP-1071, GroupConfig.streamsNumStandbyReplicas",
+    since=SINCE,
+)
+def standby_tasks(target: Target) -> None:
+    topic, store = target.topic(partitions=2).name, target.topic(partitions=2).name
+    with StreamsGroupClient(target) as group:
+        part = subtopology(0, [topic], stores=[store])
+        first, second = group.member("a", part), group.member("b", part)
+        first.join()
+        second.join()
+        group.settle_evenly(first, second, count=2)
+        expect_equal((first.standby, second.standby), (NO_TASKS, NO_TASKS), "standby tasks before")
+        row = AlterableConfig(name="streams.num.standby.replicas", config_operation=SET, value="1")
+        asked = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=int(ConfigResourceType.GROUP),
+                    resource_name=group.group_id,
+                    configs=[row],
+                )
+            ]
+        )
+        answer = group.peer.ask(asked, 1, IncrementalAlterConfigsResponse)
+        expect_error(answer.responses[0].error_code, ErrorCode.NONE, "IncrementalAlterConfigs")
+
+        def round_of_beats() -> tuple[object, object]:
+            first.beat()
+            second.beat()
+            return first.standby, second.standby
+
+        settled(
+            round_of_beats,
+            lambda found: found == (second.active, first.active),
+            "standby tasks of what the other process runs",
         )
