@@ -5,7 +5,19 @@ for the table in `cases.py`.
 from kraftsim.events.event import Event
 from kraftsim.transactions.events import TransactionChangeGivenUp, TransactionKept
 from tests.analysis.history import Row
-from tests.analysis.transaction_events import OK, ONE, STATES, VIOLATED, on, state
+from tests.analysis.transaction_events import (
+    FENCED,
+    OK,
+    ONE,
+    PID,
+    STATES,
+    VIOLATED,
+    appended,
+    batch,
+    on,
+    state,
+    taken,
+)
 
 
 def abandoned(offset: int, *, name: str = "id") -> Event:
@@ -14,12 +26,12 @@ def abandoned(offset: int, *, name: str = "id") -> Event:
     )
 
 
-def kept(next_epoch: int, *, name: str = "id") -> Event:
+def kept(next_epoch: int, *, name: str = "id", epoch: int = 4) -> Event:
     return TransactionKept(
         transactional_id=name,
-        producer_id=5,
-        producer_epoch=4,
-        next_producer_id=5,
+        producer_id=PID,
+        producer_epoch=epoch,
+        next_producer_id=PID,
         next_producer_epoch=next_epoch,
         partition=0,
         coordinator_epoch=0,
@@ -27,6 +39,39 @@ def kept(next_epoch: int, *, name: str = "id") -> Event:
 
 
 EPOCH_ROWS: list[Row] = [
+    (
+        "written to a transaction that was kept",
+        FENCED,
+        [
+            *on(ONE, kept(1, epoch=0)),
+            *on("c", taken(1)),
+            *on(ONE, appended(0, 0)),
+            *on("final", batch(0)),
+        ],
+        OK,
+        1,
+    ),
+    (
+        "written before, and then it was kept",
+        FENCED,
+        [*on("c", taken(1)), *on(ONE, appended(0, 0), kept(1, epoch=0)), *on("final", batch(0))],
+        VIOLATED,
+        1,
+        ("out-0/0",),
+    ),
+    (
+        "written at an epoch that was not kept",
+        FENCED,
+        [
+            *on(ONE, kept(3, epoch=2)),
+            *on("c", taken(3)),
+            *on(ONE, appended(0, 0)),
+            *on("final", batch(0)),
+        ],
+        VIOLATED,
+        1,
+        ("out-0/0",),
+    ),
     (
         "completed for the producer that it was kept for",
         STATES,
