@@ -274,6 +274,8 @@ _TEMPLATES: Final = {
     f"{_OFFSETS} of {{topic}}-{{partition}} for group {{group_id}}",
     "ShareStateStored": "state {delivery_state}, delivery {delivery_count}, of "
     f"{_OFFSETS} of {{topic}}-{{partition}} was stored for {{node}} and group {{group_id}}",
+    "ShareStatesLoaded": "{node} loaded {state_count#state} of __share_group_state-{partition} up "
+    "to offset {next_offset}",
     "SnapshotFetched": "{node} fetched the metadata snapshot of offset {end_offset}, epoch {epoch}",
     "SnapshotLoaded": "{node} loaded the metadata snapshot of offset {end_offset}, epoch {epoch}, "
     "in place of its log",

@@ -7,14 +7,17 @@ from random import Random
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
+from kraftsim.partitions.events import LeaderElected
 from kraftsim.share_groups.events_states import (
     CoordinatedShareDeleted,
     CoordinatedShareLoaded,
     CoordinatedShareStored,
+    ShareStatesLoaded,
 )
 from tests.analysis.history import History, Row
 
 ADVANCE = "share-states-only-advance"
+LOADS = "coordinator-loads-follow-elections"
 EQUAL = "loaded-share-states-equal-stored"
 ONE, TWO = "broker-1", "broker-2"
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
@@ -72,6 +75,14 @@ def deleted(offset: int) -> Event:
     return CoordinatedShareDeleted(
         coordinator_partition=3, group_id="g", topic_id="t", partition=0, record_offset=offset
     )
+
+
+def elected() -> Event:
+    return LeaderElected(topic="__share_group_state", partition=3, leader_epoch=0, next_offset=0)
+
+
+def all_loaded() -> Event:
+    return ShareStatesLoaded(partition=3, state_count=1, next_offset=2)
 
 
 def on(node: str, *events: Event) -> list[tuple[str, Event]]:
@@ -198,6 +209,21 @@ SHARE_STATE_ROWS: list[Row] = [
         [*on(ONE, begun(0)), *on(TWO, loaded(1, leader=1))],
         VACUOUS,
         0,
+    ),
+    (
+        "a load of states after an election",
+        LOADS,
+        on(ONE, elected(), all_loaded(), elected(), all_loaded()),
+        OK,
+        2,
+    ),
+    (
+        "a load of states without an election",
+        LOADS,
+        on(ONE, elected(), all_loaded(), all_loaded()),
+        VIOLATED,
+        2,
+        (f"{ONE}.1.2",),
     ),
     (
         "a record that was written again at the same offset",

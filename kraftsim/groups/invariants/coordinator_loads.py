@@ -12,10 +12,12 @@ from kraftsim.groups.events import GroupsLoaded
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 from kraftsim.partitions.events import LeaderElected
+from kraftsim.share_groups.events_states import ShareStatesLoaded
 from kraftsim.transactions.events import TransactionsLoaded
 
 NAME: Final = "coordinator-loads-follow-elections"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+SHARES = "__share_group_state"
 
 Replica = tuple[str, int, str, int]
 """Node, incarnation, topic, partition."""
@@ -33,7 +35,7 @@ class LoadsFollowElections:
         """Process an election or a load."""
         match event:
             case LeaderElected(topic=topic, partition=partition):
-                if topic in (OFFSETS, TRANSACTIONS):
+                if topic in (OFFSETS, TRANSACTIONS, SHARES):
                     replica = (envelope.node, envelope.incarnation, topic, partition)
                     self._spare[replica] = self._spare.get(replica, 0) + 1
                 return None
@@ -41,6 +43,8 @@ class LoadsFollowElections:
                 topic = OFFSETS
             case TransactionsLoaded(partition=partition):
                 topic = TRANSACTIONS
+            case ShareStatesLoaded(partition=partition):
+                topic = SHARES
             case _:
                 return None
         self._findings.examined += 1
@@ -62,7 +66,7 @@ class LoadsFollowElections:
 _LOADS = f"""
     step AS (
         SELECT run, node, incarnation, n, topic, partition, position, 1 AS spare, 0 AS loads
-        FROM leader_elected WHERE topic IN ('{OFFSETS}', '{TRANSACTIONS}')
+        FROM leader_elected WHERE topic IN ('{OFFSETS}', '{TRANSACTIONS}', '{SHARES}')
         UNION ALL
         SELECT run, node, incarnation, n, '{OFFSETS}' AS topic, partition, position, -1 AS spare,
             1 AS loads
@@ -71,6 +75,10 @@ _LOADS = f"""
         SELECT run, node, incarnation, n, '{TRANSACTIONS}' AS topic, partition, position,
             -1 AS spare, 1 AS loads
         FROM transactions_loaded
+        UNION ALL
+        SELECT run, node, incarnation, n, '{SHARES}' AS topic, partition, position, -1 AS spare,
+            1 AS loads
+        FROM share_states_loaded
     ), summed AS (
         SELECT *, sum(spare) OVER (PARTITION BY run, node, incarnation, topic, partition
             ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS left_over
@@ -83,7 +91,7 @@ INVARIANT = Invariant(
     rule="A coordinator loads a partition at most once for each time that its broker is elected "
     "the leader.",
     source="BrokerMetadataPublisher.updateCoordinator",
-    watches=(LeaderElected, GroupsLoaded, TransactionsLoaded),
+    watches=(LeaderElected, GroupsLoaded, TransactionsLoaded, ShareStatesLoaded),
     check=LoadsFollowElections,
     examined=f"WITH {_LOADS} SELECT run, count(*) FROM step WHERE loads = 1 GROUP BY run",
     violations=f"""
