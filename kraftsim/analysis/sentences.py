@@ -256,10 +256,22 @@ _TEMPLATES: Final = {
     "for offsets {first_offset} to {last_offset} of {topic}-{partition} to broker {leader_id}",
     "ShareFetchSent": "share consumer {client_id} asked broker {leader_id} for records of group "
     "{group_id}, request {request}",
+    "ShareGroupEnded": "{node} ended share group {group_id}",
     "ShareLocksEnded": "{node}: no member of group {group_id} has acquired "
     f"{_OFFSETS} of {{topic}}-{{partition}} any more ({{reason}})",
+    "ShareMemberEpochSet": "{node} set member {member_id} of share group {group_id} to epoch "
+    "{member_epoch}, after {previous_member_epoch}",
+    "ShareMemberSubscribed": "{node} recorded that member {member_id} of share group {group_id} "
+    "subscribes to {topics}",
+    "SharePartitionGiven": "{node} gave {topic}-{partition} to member {member_id} of share group "
+    "{group_id} in epoch {member_epoch}",
+    "SharePartitionInitialized": "{node} recorded that the state of {topic}-{partition} in group "
+    "{group_id} is initialized",
     "SharePartitionLoaded": "{node} loaded {topic}-{partition} for group {group_id}, state epoch "
     "{state_epoch}, leader epoch {leader_epoch}, from offset {start_offset} on",
+    "SharePartitionsRecorded": "{node} recorded the share-partitions of group {group_id}: "
+    "{initialized_count} initialized, {initializing_count} not yet, {deleting_count} topics being "
+    "deleted",
     "ShareRecordsAcquired": "{node} let {member_id} of group {group_id} acquire "
     f"{_OFFSETS} of {{topic}}-{{partition}}: delivery {{delivery_count}} of at most "
     "{delivery_count_max}",

@@ -179,3 +179,74 @@ class ConsumerGroupEnded(Event):
     coordinator_partition: int
     group_id: str
     record_offset: int
+
+
+class ShareMemberSubscribed(Event):
+    """A member of a share group has its metadata in the log: the names of its topics, in order and
+    separated by commas.
+    """
+
+    coordinator_partition: int
+    group_id: str
+    member_id: str
+    topics: str
+    record_offset: int
+
+
+class ShareMemberEpochSet(Event):
+    """A member of a share group has a current assignment in the log.
+
+    -1 in member_epoch: the member is removed.
+    """
+
+    coordinator_partition: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    record_offset: int
+
+
+class SharePartitionGiven(Event):
+    """Right after ShareMemberEpochSet, once per partition of that current assignment; not for one
+    that a coordinator has loaded.
+    """
+
+    coordinator_partition: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    topic: str
+    partition: int
+    record_offset: int
+
+
+class SharePartitionsRecorded(Event):
+    """The log says for which share-partitions of a group a state is being initialized, is
+    initialized, or is being deleted (topics).
+    """
+
+    coordinator_partition: int
+    group_id: str
+    initializing_count: int
+    initialized_count: int
+    deleting_count: int
+    record_offset: int
+
+
+class SharePartitionInitialized(Event):
+    """Right after SharePartitionsRecorded, once per share-partition whose state is initialized."""
+
+    coordinator_partition: int
+    group_id: str
+    topic: str
+    partition: int
+    record_offset: int
+
+
+class ShareGroupEnded(Event):
+    """A share group is removed."""
+
+    coordinator_partition: int
+    group_id: str
+    record_offset: int

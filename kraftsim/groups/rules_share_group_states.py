@@ -18,7 +18,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.groups.rules_assignors import java_order, uuid_hash
 from kraftsim.groups.rules_consumer_group_records import Change
 from kraftsim.groups.rules_java_maps import JavaSet
-from kraftsim.groups.rules_other_groups import OtherGroups
+from kraftsim.groups.rules_other_groups import OtherGroups, ShardParts
 from kraftsim.groups.rules_share_group import (
     NO_STATES,
     SHARE,
@@ -33,6 +33,7 @@ from kraftsim.groups.rules_share_group import (
     without_partitions,
     without_topics,
 )
+from kraftsim.groups.rules_share_group_events import ShareGroupEvents
 from kraftsim.groups.rules_timing import GroupMoment, OtherAnswer, java_hash
 from kraftsim.share_groups.rules_share_states import UNINITIALIZED_START_OFFSET, SharePartitionKey
 from protocol.coordinator.share_groups import (
@@ -108,6 +109,10 @@ class ShareGroupStates(OtherGroups):
     name: ClassVar[str] = SHARE
     _wall_ms = 0
     """The wall clock of the present input."""
+
+    def __init__(self, parts: ShardParts) -> None:
+        super().__init__(parts)
+        self._events = ShareGroupEvents(parts.emit, parts.number, parts.topics)
 
     # Groups
     # ----------------------------------------------------------------------------------------------
@@ -538,9 +543,11 @@ class ShareGroupStates(OtherGroups):
 
     def loaded(self, key: Message, value: Message | None, record_offset: int) -> None:
         """A record is loaded from the log, after its replay."""
+        self._events.loaded(key, value, record_offset)
 
     def replicated(self, changes: Sequence[Change], base_offset: int) -> None:
         """Changes are replicated, in consecutive records."""
+        self._events.replicated(changes, base_offset)
 
 
 def _by_topic(keys: Iterable[SharePartitionKey]) -> dict[bytes, list[int]]:

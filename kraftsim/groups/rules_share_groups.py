@@ -327,6 +327,7 @@ class ShareGroups(ShareGroupStates):
 
     def begin(self, now: GroupMoment) -> None:
         """The log is replayed: start a full session for every member."""
+        self._events.begin()
         for group in self._all():
             group.begin(now.wall_ms)
             for member_id in group.members:

@@ -45,6 +45,7 @@ from tests.analysis.remote_cases import REMOTE_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.sequence_retry_cases import NEXT_ROWS, TURN_ROWS
 from tests.analysis.share_cases import SHARE_ROWS
+from tests.analysis.share_group_cases import SHARE_GROUP_ROWS
 from tests.analysis.share_leader_cases import SHARE_LEADER_ROWS
 from tests.analysis.share_state_cases import SHARE_STATE_ROWS
 from tests.analysis.spent_cases import SPENT_ROWS
@@ -713,6 +714,7 @@ CASES = [
         for row in (
             *CLIENT_VIEW_ROWS,
             *MEMBER_ROWS,
+            *SHARE_GROUP_ROWS,
             *OWNER_ROWS,
             *ADMIN_ROWS,
             *WASTE_ROWS,

@@ -94,15 +94,17 @@ def test_kafka_share_groups_administers_a_group(tool: ToolOnNode) -> None:
                 ShareGroupHeartbeatResponse,
             )
 
+        epochs = [
+            settled(
+                lambda: beat(0), lambda answer: answer.error_code == ErrorCode.NONE, "a member"
+            ).member_epoch
+        ]
+
         def assigned() -> int:
-            nonlocal epoch
-            answer = beat(epoch)
-            epoch = answer.member_epoch
+            answer = beat(epochs[-1])
+            epochs.append(answer.member_epoch)
             return len(answer.assignment.topic_partitions) if answer.assignment else 0
 
-        epoch = settled(
-            lambda: beat(0), lambda answer: answer.error_code == ErrorCode.NONE, "a member"
-        ).member_epoch
         settled(assigned, bool, "an assignment")
         assert [GROUP] in run("--list")
         assert [GROUP, "Stable"] in run("--list", "--state")

@@ -148,6 +148,7 @@ class ShareGroupsHarness(GroupsHarness):
         """Another coordinator that has replayed the same log."""
         other = ShareGroupsHarness(self.topics)
         other.now_ms = self.now_ms
+        other.shard = GroupShard(other.settings, 7, other.events.append, other.topics)
         for batch in self.log:
             other.shard.replay(batch)
         other.records, other.log = list(self.records), list(self.log)

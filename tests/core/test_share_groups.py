@@ -301,3 +301,27 @@ def test_states_record_has_names_of_topics(harness: ShareGroupsHarness) -> None:
     assert isinstance(value, ShareGroupStatePartitionMetadataValue)
     (row,) = value.initializing_topics
     assert (row.topic_id, row.topic_name, row.partitions) == (T, "t", [0, 1])
+
+
+def test_events_name_what_the_log_says(harness: ShareGroupsHarness) -> None:
+    harness.assigned("a")
+    kinds = [type(event).__name__ for event in harness.events]
+    assert kinds == [
+        "ShareMemberSubscribed",
+        "ShareMemberEpochSet",
+        "SharePartitionsRecorded",
+        "SharePartitionsRecorded",
+        "SharePartitionInitialized",
+        "SharePartitionInitialized",
+        "ShareMemberEpochSet",
+        "SharePartitionGiven",
+        "SharePartitionGiven",
+    ]
+    loaded = harness.loaded_again()
+    assert [type(event).__name__ for event in loaded.events] == [
+        "ShareMemberSubscribed",
+        "ShareMemberEpochSet",
+        "SharePartitionsRecorded",
+        "SharePartitionInitialized",
+        "SharePartitionInitialized",
+    ], "not what is assigned: what that rests on may be overwritten"
