@@ -10,6 +10,7 @@ from typing import Final
 
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
 from kraftsim.metadata.metadata_source import NO_CONTROLLER, ClusterFeatures, SourceHost
+from kraftsim.metadata.rules_config_definitions import ALL_DIRECTORIES
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.topic_creation import TopicCreation
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH, LogDirectory
@@ -92,7 +93,6 @@ async def loaded_observer(
 
 
 CORDONED = "cordoned.log.dirs"
-ALL_DIRECTORIES = "*"
 
 
 class QuorumSource:

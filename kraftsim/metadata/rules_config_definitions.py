@@ -442,6 +442,7 @@ LOCAL, WHOLE = "log.local.retention.", "log.retention."
 UNLIMITED, AS_WHOLE = -1, -2
 CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 MEGABYTE: Final = 1024 * 1024
+CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 SettingLookup = Callable[[str], str | None]
 
 
@@ -514,8 +515,38 @@ def complaint_about_change(
                 return f"{name} must be greater than or equal to {lowest}"
             if high is not None and _number(text) > _number(high):
                 return f"{name} must be less than or equal to {highest}"
-    return _complaint_about_local_retention(changed, then) or _complaint_about_listeners(
-        changed, present, then, is_advertised_dynamic=is_advertised_dynamic
+    return (
+        _complaint_about_changed_cordons(changed, present)
+        or _complaint_about_local_retention(changed, then)
+        or _complaint_about_listeners(
+            changed, present, then, is_advertised_dynamic=is_advertised_dynamic
+        )
+    )
+
+
+def _complaint_about_changed_cordons(
+    changed: Mapping[str, str], present: SettingLookup
+) -> str | None:
+    directories = present("log.dirs") or present("log.dir")
+    complaint = complaint_about_cordons(changed.get(CORDONED), directories)
+    return None if complaint is None else REQUIRED.format(complaint)
+
+
+def complaint_about_cordons(text: str | None, directories: str | None) -> str | None:
+    """Return why directories cannot be cordoned, or None: they are directories of the broker, or
+    all of them (KIP-1066).
+    """
+    named = dict.fromkeys(_elements(text))
+    if ALL_DIRECTORIES in named:
+        alone = f"When {CORDONED} is set to {ALL_DIRECTORIES}, it must not contain other values"
+        return None if len(named) == 1 else alone
+    own = _elements(directories)
+    missing = [path for path in named if path not in own]
+    if not missing:
+        return None
+    return (
+        f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries : "
+        f"{', '.join(missing)}"
     )
 
 

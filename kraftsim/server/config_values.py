@@ -12,7 +12,11 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from kraftsim.metadata.rules_config_definitions import ConfigDefinition
+from kraftsim.metadata.rules_config_definitions import (
+    CORDONED,
+    ConfigDefinition,
+    complaint_about_cordons,
+)
 from kraftsim.metadata.rules_config_releases import (
     DEFAULT_LINE,
     LINES,
@@ -29,8 +33,6 @@ TYPE_SEPARATOR: Final = ":"
 CLOSE: Final = 0.85
 """The minimum similarity (difflib's ratio) of an unknown key and a suggested one."""
 
-CORDONED: Final = "cordoned.log.dirs"
-EVERY_DIRECTORY: Final = "*"
 RELEASE_KEY: Final = "kraftsim.release"
 DEFAULTS_BY_RELEASE: Final = (
     "controller.quorum.fetch.max.bytes",
@@ -184,18 +186,10 @@ def _check_together(release: str, properties: Mapping[str, str]) -> None:
     complaint = complaint_at_start(properties.__contains__, value)
     if complaint is not None:
         raise ConfigError(complaint)
-    cordoned = (
-        [name.strip() for name in properties.get(CORDONED, "").split(",") if name.strip()]
-        if CORDONED in tables.broker
-        else []
-    )
-    directories = {name.strip() for name in properties.get("log.dirs", "").split(",")}
-    missing = [name for name in cordoned if name not in directories and name != EVERY_DIRECTORY]
-    if missing:
-        raise ConfigError(
-            f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries "
-            f": {', '.join(missing)}"
-        )
+    if CORDONED in tables.broker:
+        complaint = complaint_about_cordons(properties.get(CORDONED), properties.get("log.dirs"))
+        if complaint is not None:
+            raise ConfigError(complaint)
 
 
 def definition_of(release: str, name: str) -> ConfigDefinition | None:

@@ -73,7 +73,6 @@ VALUES: Final = ("", "garbage", "-1", "0", "1", "2147483647", "92233720368547758
 LISTENER: Final = "listener.name.plaintext."
 OF_A_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 EXPLAINED: Final = {
-    "cordoned.log.dirs": "is not implemented: any value is accepted",
     "log.remote.copy.lag.bytes": "is not compared with the local retention",
     "log.remote.copy.lag.ms": "is not compared with the local retention",
     "metric.reporters": "no class is loaded",

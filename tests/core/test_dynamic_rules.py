@@ -15,6 +15,7 @@ from protocol.messages.k44_incremental_alter_configs import (
 )
 
 PRESENT = {
+    "log.dirs": "/d1, /d2",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT",
     "log.retention.hours": "168",
@@ -235,6 +236,20 @@ def why(name: str, value: str) -> str | None:
             "have "
             "two listeners on the same port then one needs to be IPv4 and the other IPv6, "
             "listeners: [PLAINTEXT://[::1]:1, X://[::2]:1], port: 1",
+        ),
+        ("cordoned.log.dirs", "*", None),
+        ("cordoned.log.dirs", " /d2 , /d1", None),
+        (
+            "cordoned.log.dirs",
+            "*,/d1",
+            "requirement failed: When cordoned.log.dirs is set to *, it must not contain other "
+            "values",
+        ),
+        (
+            "cordoned.log.dirs",
+            "/d1,/d1/",
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or "
+            "log.dir. Missing entries : /d1/",
         ),
         ("log.local.retention.ms", "604800000", None),
         (
