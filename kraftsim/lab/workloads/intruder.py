@@ -86,4 +86,7 @@ class Intruder:
 
     async def _leader(self) -> int:
         found = await self._connections.metadata([self._topic])
-        return found.topics[0].partitions[self._partition].leader_id
+        for each in found.topics[0].partitions:
+            if each.partition_index == self._partition:
+                return each.leader_id
+        raise ConnectionError(f"a broker knows no partition {self._partition} of {self._topic} yet")
