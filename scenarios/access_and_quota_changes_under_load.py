@@ -40,7 +40,7 @@ from kraftsim.lab.faults.fault_space import (
     cluster_fault_space,
 )
 from kraftsim.lab.faults.fault_space import BROKERS as BROKER_ROLE
-from kraftsim.lab.workloads.access import AccessAdministrator, Visit, Visitor
+from kraftsim.lab.workloads.access import NO_ANSWER, AccessAdministrator, Visit, Visitor
 from kraftsim.lab.workloads.drawn_faults import Failures, drawn_time
 from kraftsim.lab.workloads.phases import under_faults
 from kraftsim.lab.workloads.replication_workload import (
@@ -130,7 +130,7 @@ async def run(stage: ScenarioEnvironment) -> None:
         stage,
         *(LEDGER.write(stage, number) for number in LEDGER.writers(stage)),
         *(_visit(stage, visitor, over_at) for visitor in visitors.values()),
-        _change(stage, administrator, changes, described),
+        _change(stage, administrator, visitors, changes, described),
         seconds=seconds,
     )
     await stage.elect_preferred_leaders()
@@ -154,11 +154,16 @@ async def _visit(stage: ScenarioEnvironment, visitor: Visitor, over_at: float) -
 async def _change(
     stage: ScenarioEnvironment,
     administrator: AccessAdministrator,
+    visitors: Mapping[str, Visitor],
     changes: Mapping[str, Change],
     described: list[str],
 ) -> None:
     """Make every change, and before each one that is not to be seen by a visitor; `described` gets
     the values of the broker configuration in order.
+
+    Every partition has a leader by then: another min.insync.replicas clears the eligible leaders,
+    also where no replica is in sync, and such a partition never gets a leader again (KIP-966;
+    Apache Kafka 4.4.0 as well, ReplicationControlManager.removeTopicElrs).
     """
     random = stage.random("administrator")
     for number, (topic, change) in enumerate(changes.items()):
@@ -166,6 +171,8 @@ async def _change(
         value = str(BROKER_BYTES + number)
         await administrator.configure_brokers({BROKER_CONFIG: value})
         described.append(value)
+        for partition in range(PARTITIONS):
+            await _until(stage, visitors[topic], partition, lambda visit: visit != NO_ANSWER)
         await administrator.configure(topic, {IN_SYNC_CONFIG: "1"})
         await administrator.limit(f"visitor-{topic}", AMPLE_BYTES)
         match change:
