@@ -76,7 +76,7 @@ class ShareState(Struct, frozen=True, kw_only=True):
     written_ms: int = NO_TIME_MS
 
 
-class ShareRecord(NamedTuple):
+class ShareStateRecord(NamedTuple):
     """A record of `__share_group_state`; no value is a tombstone."""
 
     key: ShareSnapshotKey | ShareUpdateKey
@@ -98,7 +98,7 @@ class ShareDecision(Generic[Result]):
     before them is replicated. `cause` is for events.
     """
 
-    records: tuple[ShareRecord, ...]
+    records: tuple[ShareStateRecord, ...]
     result: Result
     cause: str = ""
 
@@ -308,11 +308,11 @@ class ShareShard:
             parsed = parse_record(CoordinatorTopic.SHARE_GROUP_STATE, record.key, record.value)
             match parsed:
                 case (ShareSnapshotKey() as key, (ShareSnapshotValue() | None) as value):
-                    self.replay_record(ShareRecord(key, value), record.offset)
+                    self.replay_record(ShareStateRecord(key, value), record.offset)
                 case (ShareUpdateKey() as key, ShareUpdateValue() as value):
-                    self.replay_record(ShareRecord(key, value), record.offset)
+                    self.replay_record(ShareStateRecord(key, value), record.offset)
 
-    def replay_record(self, record: ShareRecord, offset: int) -> None:
+    def replay_record(self, record: ShareStateRecord, offset: int) -> None:
         """Replay a record at its offset. Raises MalformedMessage if its batches cannot be combined
         with those before it.
         """
@@ -400,7 +400,7 @@ class ShareShard:
 
     def _changed(
         self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
-    ) -> ShareRecord:
+    ) -> ShareStateRecord:
         """Return the record of a change: an update, or a snapshot after enough of them."""
         state = self.states[key]
         start_offset = max(change.start_offset, state.start_offset)
@@ -429,7 +429,7 @@ class ShareShard:
         now_ms: int,
         *,
         is_snapshot: bool = False,
-    ) -> ShareRecord:
+    ) -> ShareStateRecord:
         """Return a snapshot of a state with batches added, or an update with these alone.
 
         That they can be combined is made sure of first: replay cannot refuse.
@@ -453,7 +453,7 @@ class ShareShard:
             delivery_complete_count=changed.delivery_complete_count,
             state_batches=_rows_of(self.combine((), added, start_offset)),
         )
-        return ShareRecord(
+        return ShareStateRecord(
             ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition),
             value,
         )
@@ -493,7 +493,7 @@ class ShareShardBefore44(ShareShard):
 
     def _changed(
         self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
-    ) -> ShareRecord:
+    ) -> ShareStateRecord:
         state = self.states[key]
         changed = replace(
             state,
@@ -523,7 +523,7 @@ class ShareShardBefore42(ShareShardBefore43):
 
     def _changed(
         self, key: SharePartitionKey, change: LeaderWrite, now_ms: int, *, sets_leader: bool
-    ) -> ShareRecord:
+    ) -> ShareStateRecord:
         state = self.states[key]
         is_later = change.state_epoch > state.state_epoch
         is_snapshot = is_later or self._updates.get(key, 0) >= self._limits.updates_per_snapshot
@@ -540,7 +540,7 @@ class ShareShardBefore42(ShareShardBefore43):
         )
 
 
-def snapshot_record(key: SharePartitionKey, state: ShareState) -> ShareRecord:
+def snapshot_record(key: SharePartitionKey, state: ShareState) -> ShareStateRecord:
     """Return the ShareSnapshot record of a state."""
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
@@ -552,12 +552,12 @@ def snapshot_record(key: SharePartitionKey, state: ShareState) -> ShareRecord:
         write_timestamp=state.written_ms,
         state_batches=_rows_of(state.batches),
     )
-    return ShareRecord(_snapshot_key(key), value)
+    return ShareStateRecord(_snapshot_key(key), value)
 
 
-def tombstone(key: SharePartitionKey) -> ShareRecord:
+def tombstone(key: SharePartitionKey) -> ShareStateRecord:
     """Return the record that deletes a state."""
-    return ShareRecord(_snapshot_key(key), None)
+    return ShareStateRecord(_snapshot_key(key), None)
 
 
 def key_hash(key: SharePartitionKey) -> int:

@@ -32,9 +32,9 @@ from kraftsim.share_groups.events_states import (
 )
 from kraftsim.share_groups.rules_share_coordinator import (
     ShareDecision,
-    ShareRecord,
     ShareShard,
     ShareStateLimits,
+    ShareStateRecord,
 )
 from kraftsim.share_groups.rules_share_states import SharePartitionKey
 from kraftsim.share_groups.state_answers import NotStored, StateOutcome
@@ -124,7 +124,7 @@ class CoordinatedShares:
             ]
         self._await(operation, end_offset, facts, decided.result, on_end)
 
-    def _append(self, records: tuple[ShareRecord, ...]) -> int | NotStored:
+    def _append(self, records: tuple[ShareStateRecord, ...]) -> int | NotStored:
         """Append a batch, and return the offset of its first record."""
         timestamp = self._world.clock.wall_ms()
         rows = [
@@ -137,7 +137,7 @@ class CoordinatedShares:
             return _not_stored(outcome.error, outcome.why)
         return outcome.first_offset
 
-    def _replayed(self, record: ShareRecord, offset: int, cause: str) -> Event:
+    def _replayed(self, record: ShareStateRecord, offset: int, cause: str) -> Event:
         """Replay a record, and return the event that is emitted when it is replicated."""
         self.shard.replay_record(record, offset)
         key = record.share_partition

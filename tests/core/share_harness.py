@@ -7,10 +7,10 @@ from typing import TypeVar
 from kraftsim.core.decision import Refusal
 from kraftsim.share_groups.rules_share_coordinator import (
     ShareDecision,
-    ShareRecord,
     ShareShard,
     ShareState,
     ShareStateLimits,
+    ShareStateRecord,
 )
 from kraftsim.share_groups.rules_share_states import LeaderWrite, SharePartitionKey, StateBatch
 from protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ class ShareHarness:
         self.topics = {TOPIC_ID: 2}
         self.limits = ShareStateLimits(updates, COLD_MS)
         self.shard = shard_class(self.limits, self.topics.get)
-        self.log: list[ShareRecord] = []
+        self.log: list[ShareStateRecord] = []
         self.now_ms = FIRST_MS
 
     def settle(self, decided: ShareDecision[Result] | Refusal) -> Result | tuple[ErrorCode, str]:

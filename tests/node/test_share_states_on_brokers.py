@@ -177,7 +177,7 @@ def test_redundant_records_are_deleted() -> None:
         assert [each.log_start_offset for each in cluster.emitted(ShareRecordsPruned)] == [1]
         cluster.simulation.run_for(4)
         cold = [each for each in cluster.emitted(CoordinatedShareStored) if each.cause == "cold"]
-        assert [each.partition for each in cold] == [0, 1]
+        assert sorted(each.partition for each in cold) == [0, 1]
         first_needed = min(each.record_offset for each in cold)
         assert cluster.emitted(ShareRecordsPruned)[-1].log_start_offset == first_needed
         assert cluster.emitted(LogStartMoved)[-1].log_start_offset == first_needed
