@@ -73,7 +73,7 @@ class AcquireRequest(Struct, frozen=True, kw_only=True):
     abort_markers: frozenset[int] = frozenset()
 
 
-class AcquiredRange(Struct, frozen=True):
+class OffsetsAcquired(Struct, frozen=True):
     """Offsets that a member has acquired, both inclusive."""
 
     first_offset: int
@@ -84,7 +84,7 @@ class AcquiredRange(Struct, frozen=True):
 class AcquiredOffsets(Struct, frozen=True):
     """Everything that a member got of one share-partition; `count` is the number of offsets."""
 
-    ranges: tuple[AcquiredRange, ...] = ()
+    ranges: tuple[OffsetsAcquired, ...] = ()
     count: int = 0
 
 
@@ -129,7 +129,7 @@ class _Acquisition:
         self._is_limit = asked.mode is AcquireMode.RECORD_LIMIT
         self._first_read = asked.batches[0].base_offset
         self._last_read = asked.batches[-1].last_offset
-        self._found: list[AcquiredRange] = []
+        self._found: list[OffsetsAcquired] = []
         self._count = 0
         self._left = 0
 
@@ -205,7 +205,7 @@ class _Acquisition:
     def _acquire_whole(self, batch: InFlightBatch, whole: InFlightState) -> None:
         if self._take(whole):
             self._lock(batch.first_offset, batch.last_offset, whole)
-            self._add(AcquiredRange(batch.first_offset, batch.last_offset, whole.delivery_count))
+            self._add(OffsetsAcquired(batch.first_offset, batch.last_offset, whole.delivery_count))
 
     def _take(self, state: InFlightState) -> bool:
         return state.try_change(
@@ -219,7 +219,7 @@ class _Acquisition:
         state.lock_deadline_ms = self._deadline_ms
         self._partition.lock(first_offset, last_offset, self._deadline_ms)
 
-    def _add(self, found: AcquiredRange) -> None:
+    def _add(self, found: OffsetsAcquired) -> None:
         """Add a range; it continues the last one of its batch if it follows it."""
         size = found.last_offset - found.first_offset + 1
         self._found.append(found)
@@ -247,7 +247,7 @@ class _Acquisition:
             self._limits.throttles_deliveries and delivery_count_max > THROTTLED_DELIVERIES_MIN
         )
         piece_max, left = UNLIMITED, self._left
-        taken: list[AcquiredRange] = []
+        taken: list[OffsetsAcquired] = []
         for offset, state in batch.offsets.items():
             if offset < self._first_read or not state.is_available:
                 continue
@@ -261,7 +261,7 @@ class _Acquisition:
             if not self._take(state):
                 continue
             self._lock(offset, offset, state)
-            taken.append(AcquiredRange(offset, offset, state.delivery_count))
+            taken.append(OffsetsAcquired(offset, offset, state.delivery_count))
             if isolates and state.delivery_count == delivery_count_max:
                 break
             if (self._is_limit and len(taken) == left) or len(taken) == piece_max:
@@ -308,32 +308,32 @@ class _Acquisition:
             holding = batch
         return offset if holding is None or offset > holding.last_offset else holding.last_offset
 
-    def _add_batches(self, first_offset: int, last_offset: int) -> list[AcquiredRange]:
+    def _add_batches(self, first_offset: int, last_offset: int) -> list[OffsetsAcquired]:
         """Put new offsets in flight, in pieces of `batch_size` that begin with a record batch."""
         if self._is_limit:
             return [self._add_limited(first_offset, last_offset)]
-        pieces: list[AcquiredRange] = []
+        pieces: list[OffsetsAcquired] = []
         batch_size = self._asked.batch_size
         if last_offset - first_offset + 1 > batch_size:
             for batch in self._asked.batches:
                 if batch.base_offset > last_offset:
                     break
                 if batch.base_offset - first_offset >= batch_size:
-                    pieces.append(AcquiredRange(first_offset, batch.base_offset - 1, 1))
+                    pieces.append(OffsetsAcquired(first_offset, batch.base_offset - 1, 1))
                     first_offset = batch.base_offset
-        pieces.append(AcquiredRange(first_offset, last_offset, 1))
+        pieces.append(OffsetsAcquired(first_offset, last_offset, 1))
         for piece in pieces:
             self._put(piece.first_offset, piece.last_offset)
         return pieces
 
-    def _add_limited(self, first_offset: int, last_offset: int) -> AcquiredRange:
+    def _add_limited(self, first_offset: int, last_offset: int) -> OffsetsAcquired:
         batch = self._put(first_offset, last_offset)
         if batch.size <= self._left:
-            return AcquiredRange(first_offset, last_offset, 1)
+            return OffsetsAcquired(first_offset, last_offset, 1)
         last_acquired_offset = first_offset + self._left - 1
         batch.split_acquired(last_acquired_offset)
         self._partition.may_have_available = True
-        return AcquiredRange(first_offset, last_acquired_offset, 1)
+        return OffsetsAcquired(first_offset, last_acquired_offset, 1)
 
     def _put(self, first_offset: int, last_offset: int) -> InFlightBatch:
         state = InFlightState(RecordState.ACQUIRED, 1, self._asked.member_id)
@@ -343,9 +343,9 @@ class _Acquisition:
         return batch
 
 
-def joined(ranges: Sequence[AcquiredRange]) -> list[AcquiredRange]:
+def joined(ranges: Sequence[OffsetsAcquired]) -> list[OffsetsAcquired]:
     """Return ranges with those joined that follow each other and have one delivery count."""
-    found: list[AcquiredRange] = []
+    found: list[OffsetsAcquired] = []
     for each in ranges:
         last = found[-1] if found else None
         if (
@@ -353,7 +353,7 @@ def joined(ranges: Sequence[AcquiredRange]) -> list[AcquiredRange]:
             and last.last_offset + 1 == each.first_offset
             and last.delivery_count == each.delivery_count
         ):
-            found[-1] = AcquiredRange(last.first_offset, each.last_offset, last.delivery_count)
+            found[-1] = OffsetsAcquired(last.first_offset, each.last_offset, last.delivery_count)
         else:
             found.append(each)
     return found
@@ -407,9 +407,11 @@ def aborted_batches(
     return found
 
 
-def _cut_out(ranges: Sequence[AcquiredRange], aborted: Sequence[ReadBatch]) -> list[AcquiredRange]:
+def _cut_out(
+    ranges: Sequence[OffsetsAcquired], aborted: Sequence[ReadBatch]
+) -> list[OffsetsAcquired]:
     """Return ranges without the offsets of aborted batches, both in ascending order."""
-    found: list[AcquiredRange] = []
+    found: list[OffsetsAcquired] = []
     place = 0
     for each in ranges:
         first_offset = each.first_offset
@@ -419,10 +421,10 @@ def _cut_out(ranges: Sequence[AcquiredRange], aborted: Sequence[ReadBatch]) -> l
         while at < len(aborted) and aborted[at].base_offset <= each.last_offset:
             if first_offset < aborted[at].base_offset:
                 found.append(
-                    AcquiredRange(first_offset, aborted[at].base_offset - 1, each.delivery_count)
+                    OffsetsAcquired(first_offset, aborted[at].base_offset - 1, each.delivery_count)
                 )
             first_offset = aborted[at].last_offset + 1
             at += 1
         if first_offset <= each.last_offset:
-            found.append(AcquiredRange(first_offset, each.last_offset, each.delivery_count))
+            found.append(OffsetsAcquired(first_offset, each.last_offset, each.delivery_count))
     return found

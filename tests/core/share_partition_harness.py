@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from kraftsim.events.event import Event
 from kraftsim.share_groups.rules_share_acquisition import (
     AbortedRange,
-    AcquiredRange,
     AcquireMode,
     AcquireRequest,
+    OffsetsAcquired,
     acquire,
 )
 from kraftsim.share_groups.rules_share_partition import ShareLimits, SharePartition, SharePhase
@@ -74,7 +74,7 @@ class ShareUnderTest:
         batches_max: int = 100,
         aborted: Sequence[AbortedRange] = (),
         markers: Sequence[int] = (),
-    ) -> tuple[AcquiredRange, ...]:
+    ) -> tuple[OffsetsAcquired, ...]:
         """Fetch from where the share-partition wants to, and return what was acquired."""
         if not self.partition.can_acquire(self.limits):
             return ()

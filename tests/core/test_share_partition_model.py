@@ -7,7 +7,7 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.share_groups.rules_share_acknowledgement import Acknowledgement, acknowledge, release
-from kraftsim.share_groups.rules_share_acquisition import AcquiredRange, AcquireMode
+from kraftsim.share_groups.rules_share_acquisition import AcquireMode, OffsetsAcquired
 from kraftsim.share_groups.rules_share_partition import ShareLimits, StateWrite
 from kraftsim.share_groups.rules_share_states import StateBatch
 from protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ class Model:
         self.end_offset = self.log[-1].last_offset + 1
         self.share = ShareUnderTest(self.log, limits=self.limits)
         self.slots = [Slot() for _ in range(self.end_offset)]
-        self.held: list[tuple[str, AcquiredRange]] = []
+        self.held: list[tuple[str, OffsetsAcquired]] = []
         self.writes: list[tuple[StateWrite, dict[int, AcknowledgeType], str]] = []
         self.start_offset = 0
         self.stored: dict[int, tuple[int, int]] = {}
