@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 WORK_SECONDS = 10.0
 WORKERS = ("worker-1", "worker-2", "worker-3")
 WRITERS = ("writer-1", "writer-2")
+NO_INTERVAL = "0"
+"""The interval between two assignments counts on the wall clock, as in Apache Kafka: a coordinator
+whose clock was an hour ahead assigns nothing for an hour.
+"""
 LEDGER = ReplicationWorkload(partitions=2)
 
 
@@ -113,6 +117,7 @@ SCENARIO = Scenario(
         "group.share.min.session.timeout.ms": "1000",
         "group.share.heartbeat.interval.ms": "1000",
         "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.assignment.interval.ms": NO_INTERVAL,
     },
     draw_parameters=draw_parameters,
     fault_space=cluster_fault_space(

@@ -21,9 +21,10 @@ AT_ONCE = {
     "group.initial.rebalance.delay.ms": "0",
     "socket.listen.backlog.size": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
 }
-"""No initial rebalance delay, no SYN retry with many connections, and a short check interval for
-transaction timeouts.
+"""No initial rebalance delay, no SYN retry with many connections, a short check interval for
+transaction timeouts, and short locks for share groups.
 """
 
 

@@ -18,7 +18,6 @@ from kraftsim.conformance.requirement import Requirement, all_requirements
 from kraftsim.conformance.runner import RequirementVerdict, check
 from kraftsim.conformance.target import Target
 from kraftsim.releases.release import releases
-from protocol.api_keys import ApiKey
 from tests.apache_kafka.config_facts import RELEASES
 from tests.apache_kafka.harness import ApacheKafka
 from tests.conformance.test_apache_kafka import ASKED_ELSEWHERE, sentence
@@ -36,11 +35,9 @@ OTHERWISE_HERE: Final = {
     ("4.0", "consumer-groups/6.17"),
     ("4.0", "transactions/12.11"),
     ("4.3", "consumer-groups/7.9"),
+    ("4.3", "share-groups/3.12"),
 }
 """(line, requirement) that an emulated release meets one line too early, see docs/deviations.md."""
-
-
-SHARED: Final = all_requirements(["share-groups"])
 
 
 def changes_at(line: str) -> list[Requirement]:
@@ -142,8 +139,6 @@ def test_apache_kafka_changes_at_the_release_boundary(
 def test_kraftsim_changes_at_the_release_boundary(
     ours: Callable[[str], Target], line: str, requirement: Requirement
 ) -> None:
-    if ApiKey.SHARE_GROUP_HEARTBEAT not in ours(line).ranges() and requirement in SHARED:
-        pytest.skip("share groups are not offered")
     if (line, requirement.label) not in OTHERWISE_HERE:
         assert_holds(requirement, ours(line), line)
     else:
