@@ -54,8 +54,9 @@ Wanted = dict[str, dict[str, str]]
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Change metadata under faults, restart a broker, and compare the brokers' metadata with the
-    acknowledged changes.
+    """Change metadata under faults, restart a broker and all controllers, one after the other, so
+    that each run has a second leader, and compare the brokers' metadata with the acknowledged
+    changes.
     """
     acknowledged: Wanted = {}
     numbers = range(1, stage.workload("administrators") + 1)
@@ -67,6 +68,9 @@ async def run(stage: ScenarioEnvironment) -> None:
     last = stage.spec.broker_names[-1]
     await stage.restart(last)
     await stage.wait_for_brokers()
+    for name in stage.spec.controller_names:
+        await stage.restart(name)
+        await stage.wait_for_controllers()
     looker = Administrator(stage.client_host("looker"))
     for broker_id in range(1, stage.spec.brokers + 1):
         await within(
