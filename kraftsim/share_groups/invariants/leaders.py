@@ -44,14 +44,14 @@ StateKey: TypeAlias = tuple[str, str, int, int]
 """Group, topic id, partition, state epoch."""
 
 
-class SeenEvent(NamedTuple):
+class PlacedEvent(NamedTuple):
     """An event, by its place in the run."""
 
     order: int
     event_id: str
 
 
-NEVER: Final = SeenEvent(-1, "")
+NEVER: Final = PlacedEvent(-1, "")
 
 
 def load_of(envelope: Envelope, event: OfLoad) -> Load:
@@ -77,7 +77,7 @@ class OneMember:
     def __init__(self) -> None:
         self._findings = Findings(ONE_MEMBER)
         self._locks: dict[Load, dict[int, int]] = {}
-        self._last: dict[Load, dict[int, SeenEvent]] = {}
+        self._last: dict[Load, dict[int, PlacedEvent]] = {}
         self._order = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -96,7 +96,7 @@ class OneMember:
         before = max((last.get(offset, NEVER) for offset in offsets_of(event)), default=NEVER)
         for offset in offsets_of(event):
             locks[offset] = locks.get(offset, 0) + 1
-            last[offset] = SeenEvent(self._order, envelope.event_id)
+            last[offset] = PlacedEvent(self._order, envelope.event_id)
         if held <= 0:
             return None
         return self._findings.violation(
@@ -192,8 +192,8 @@ class DoneStaysDone:
     def __init__(self) -> None:
         self._findings = Findings(DONE)
         self._began: dict[Load, int] = {}
-        self._first: dict[StateKey, dict[int, SeenEvent]] = {}
-        self._own: dict[Load, dict[tuple[int, int], SeenEvent]] = {}
+        self._first: dict[StateKey, dict[int, PlacedEvent]] = {}
+        self._own: dict[Load, dict[tuple[int, int], PlacedEvent]] = {}
         self._order = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -207,7 +207,7 @@ class DoneStaysDone:
         state = (event.group_id, event.topic_id, event.partition, event.state_epoch)
         first = self._first.setdefault(state, {})
         own = self._own.setdefault(load, {})
-        seen = SeenEvent(self._order, envelope.event_id)
+        seen = PlacedEvent(self._order, envelope.event_id)
         if isinstance(event, ShareStateStored):
             if event.delivery_state >= FIRST_TERMINAL:
                 for offset in range(event.first_offset, event.last_offset + 1):
