@@ -6,7 +6,7 @@ Two writers with acks=all fill a topic with three replicas, three workers share 
 its partitions, the coordinator of the group and the coordinators of the share-partitions fail over
 in any combination. Workers crash, leave, and pause longer than the lock of their records; locks are
 short, so that others get these records while the first worker still believes that it has them. A
-record that nobody acknowledges is archived after ten deliveries; so many are lost in no run.
+record that no worker acknowledges is archived after ten deliveries; so many are lost in no run.
 Source: KIP-932, KIP-1206, KIP-1222; kafka.server.share.SharePartition,
 org.apache.kafka.coordinator.share.ShareCoordinatorShard.
 """

@@ -6,7 +6,9 @@ to. It serves two protocols. In the classic one (JoinGroup, SyncGroup, Heartbeat
 KIP-62, KIP-345, KIP-394, KIP-429) members join a generation, and one of them assigns the
 partitions. In that of KIP-848 (ConsumerGroupHeartbeat) the coordinator assigns, and each member
 moves to its target at its own pace. Groups migrate online from one to the other. OffsetCommit,
-OffsetFetch and TxnOffsetCommit serve both. In Kafka: kafka.coordinator.group.* up to 3.9,
+OffsetFetch and TxnOffsetCommit serve both. Further types of groups are in a shard only while there
+are some (`rules_other_groups`): share groups (KIP-932), whose members share partitions, and streams
+groups (KIP-1071). In Kafka: kafka.coordinator.group.* up to 3.9,
 org.apache.kafka.coordinator.group.* since.
 
 Invariants. A partition has one owner: in KIP-848 it is free only when its former owner has reported
@@ -53,6 +55,7 @@ accepts commits of older assignment epochs (KIP-1251). ListGroups ignores the ca
 
 Read `rules_timing`, `rules_classic_group`, `rules_rebalance` for the classic protocol;
 `rules_consumer_group`, then `rules_consumer_groups` for KIP-848; `rules_offsets` and
-`rules_committing` for offsets; `rules_shard` and `coordinated_partition` for what holds them
-together.
+`rules_committing` for offsets; `rules_share_group`, `rules_share_groups` and
+`rules_share_group_states` for share groups, with `share_partition_states` for what they ask of
+share coordinators; `rules_shard` and `coordinated_partition` for what holds them together.
 """
