@@ -51,6 +51,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "records": "records of each producer or transaction",
     "records_per_burst": "records in one burst",
     "records_per_writer": "records that each producer writes",
+    "records_without_follower": "records written at most while one replica is down",
     "replicas": "replicas of each partition",
     "replicas_max": "partitions times replicas of the largest topic",
     "requesters": "clients that request producer ids before the faults",
