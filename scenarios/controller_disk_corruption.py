@@ -30,8 +30,8 @@ WORKLOAD = {"requesters": 2, "ids_per_requester": 200, "ids_after": 60, "work_ms
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Request producer ids while disks fail, heal, and request more; invariants are checked from
-    the events.
+    """Request producer ids while disks fail, heal, restart all controllers, one after the other, so
+    that each run has a second leader, and request more; invariants are checked from the events.
     """
     ids: list[int] = []
     await stage.wait_for_leader()
@@ -40,6 +40,9 @@ async def run(stage: ScenarioEnvironment) -> None:
         for number in range(1, stage.workload("requesters") + 1)
     )
     await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
+    for name in stage.spec.controller_names:
+        await stage.restart(name)
+        await stage.wait_for_controllers()
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
     if len(set(ids)) != len(ids):
         raise ScenarioFailed(
