@@ -598,3 +598,34 @@ def test_old_image_is_restored_unchanged_and_a_lost_disk_is_empty(sim: Simulatio
     lost = arm(Fault(kind="lost-disk", target="a", trigger=AtTime(at_ms=2000)), sim)
     sim.run_for(3)
     assert lost.is_effective and disk_of(sim).list("") == []
+
+
+def test_old_image_of_a_damaged_disk_has_what_was_written(sim: Simulation) -> None:
+    """It is put back after or before the damage is healed: both times on another medium."""
+    run(sim, flushed(disk_of(sim), PATH, b"0123456789"))
+    rotten = arm(
+        Fault(
+            kind="bit-rot",
+            target="a",
+            trigger=AtTime(at_ms=0),
+            params={"file_class": "partition-log", "after_ms": 10},
+        ),
+        sim,
+    )
+    sim.run_for(0.1)
+    assert disk_of(sim).read(PATH) != b"0123456789" and rotten.is_effective
+    for age_ms in (200, 400):
+        arm(
+            Fault(
+                kind="old-disk-image",
+                target="a",
+                trigger=AtTime(at_ms=100),
+                params={"age_ms": age_ms, "after_ms": 10},
+            ),
+            sim,
+        )
+    sim.run_for(0.35)
+    assert disk_of(sim).read(PATH) == b"0123456789"
+    rotten.end()
+    sim.run_for(0.3)
+    assert disk_of(sim).read(PATH) == b"0123456789"

@@ -160,8 +160,10 @@ class DurableDisk:
         return left, Losses(lost_bytes=lost_bytes, torn_files=torn_files, lost_names=lost_names)
 
     def put(self, image: "DurableDisk") -> None:
-        """Replace the content by that of another disk; all of it is durable."""
-        self.names = {path: Inode(bytes(inode.cache)) for path, inode in image.names.items()}
+        """Replace the content by that of another disk, without the damages of its medium; all of it
+        is durable.
+        """
+        self.names = {path: inode.on_another_medium() for path, inode in image.names.items()}
         self.durable_names = dict(self.names)
         self.journal.clear()
 

@@ -211,6 +211,14 @@ class Inode:
         self._hand_on_damages(clone)
         return clone
 
+    def on_another_medium(self) -> "Inode":
+        """Return the file without damages, all of it durable."""
+        content = bytearray(self.cache)
+        for damage in self.damages:
+            if damage.is_seen:
+                damage.undo(content)
+        return Inode(bytes(content))
+
     def hurt(self, damage: Damage) -> None:
         """Damage the medium, visible from the next incarnation on."""
         self.damages.append(damage)

@@ -349,7 +349,7 @@ def old_disk_image(injection: Injection) -> None:
         before = host.durable.content()
         host.durable.put(image)
         changed = sum(
-            before.get(path) != content for path, content in image.content().items()
+            before.get(path) != content for path, content in host.durable.content().items()
         ) + len(before.keys() - image.names.keys())
         if changed:
             injection.record_effect(
