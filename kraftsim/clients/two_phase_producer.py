@@ -24,7 +24,7 @@ from protocol.errors import ErrorCode
 from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
-class PreparedTransaction(NamedTuple):
+class KeptTransaction(NamedTuple):
     """What a database keeps of a prepared transaction: its identity, and, for the analysis, its
     name.
     """
@@ -58,7 +58,7 @@ class TwoPhaseClient(TransactionalClient):
             )
         )
 
-    async def prepare(self) -> PreparedTransaction:
+    async def prepare(self) -> KeptTransaction:
         """Return what names the transaction, once every record is acknowledged and every offset
         stored; afterwards it can only be ended.
 
@@ -82,9 +82,9 @@ class TwoPhaseClient(TransactionalClient):
                 producer_epoch=identity.producer_epoch,
             )
         )
-        return PreparedTransaction(identity, self.transaction)
+        return KeptTransaction(identity, self.transaction)
 
-    async def complete(self, decided: PreparedTransaction | None) -> bool:
+    async def complete(self, decided: KeptTransaction | None) -> bool:
         """Commit what was found if it is what the database decided last, abort it otherwise; return
         whether there was anything to complete.
 

@@ -163,7 +163,7 @@ def complaint_about_group(
 
 
 def _has_duplicates(text: str | None) -> bool:
-    parts = [] if text is None or not text.strip() else re.split(r"\s*,\s*", text.strip())
+    parts = [] if text is None or not text.strip() else [each.strip() for each in text.split(",")]
     return len(frozenset(parts)) < len(parts)
 
 

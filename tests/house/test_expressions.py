@@ -13,6 +13,7 @@ PROJECT_ROOT = Path(__file__).parents[2]
 LINEAR: Final = "literal patterns without ambiguous matches"
 OF_OPERATORS: Final = "literal patterns, for properties of the operator"
 ALLOWED: Final = {
+    "kraftsim/groups/rules_group_configs.py": LINEAR,
     "kraftsim/metadata/rules_client_quotas.py": LINEAR,
     "kraftsim/metadata/rules_config_definitions.py": LINEAR,
     "kraftsim/metadata/rules_config_releases.py": LINEAR,

@@ -75,7 +75,7 @@ Identity = tuple[int, int]
 """Producer id and epoch of a prepared transaction."""
 
 
-class Follow:
+class DecisionsFollow:
     """Compares the markers of prepared transactions with the decisions of the database."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ MARKERS_FOLLOW = Invariant(
     "before, and aborted only if it has not.",
     source="KIP-939",
     watches=(TransactionPrepared, DatabaseCommitted, MarkerAppended),
-    check=Follow,
+    check=DecisionsFollow,
     examined=f"WITH {_MARKERS} SELECT run, count(*) FROM marked GROUP BY run",
     violations=f"""
         WITH {_MARKERS}

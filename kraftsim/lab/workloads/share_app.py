@@ -51,7 +51,7 @@ ANSWERS: tuple[tuple[float, AcknowledgeType], ...] = (
 
 
 @dataclass(kw_only=True, slots=True)
-class Worker:
+class ShareWorker:
     """One worker; call `live` to run it until `is_done`. Each incarnation is a new member."""
 
     client_host: ClientHost
@@ -139,7 +139,7 @@ class ShareApp:
         """Run one worker until `finish` returns; mishaps and answers but accepting end before."""
         host = stage.client_host(name)
         random = stage.random(name)
-        worker = Worker(
+        worker = ShareWorker(
             client_host=host,
             random=random,
             mishaps=Mishaps(

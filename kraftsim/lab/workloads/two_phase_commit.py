@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kraftsim.clients.events_transactions import CopyRead, DatabaseCommitted, DatabaseCompared
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed
-from kraftsim.clients.two_phase_producer import PreparedTransaction, TwoPhaseClient
+from kraftsim.clients.two_phase_producer import KeptTransaction, TwoPhaseClient
 from kraftsim.cluster.scenario import ClientHost, ScenarioEnvironment, ScenarioFailed
 from kraftsim.lab.workloads.phases import transactions_settle
 from kraftsim.lab.workloads.transform_app import PATIENT
@@ -76,15 +76,15 @@ class DatabaseRefused(RuntimeError):
     """Another instance owns the id in the database."""
 
 
-class Crashed(RuntimeError):
+class InstanceCrashed(RuntimeError):
     """The instance crashes here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class DatabaseRow:
     """What the database committed."""
 
-    prepared: PreparedTransaction
+    prepared: KeptTransaction
     keys: tuple[str, ...]
 
 
@@ -93,7 +93,7 @@ class Database:
     """Rows by transactional id, in order, and how often each id was taken."""
 
     fences: bool
-    rows: dict[str, list[Row]] = field(default_factory=dict)
+    rows: dict[str, list[DatabaseRow]] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
 
     def own(self, transactional_id: str) -> int:
@@ -101,12 +101,12 @@ class Database:
         self.owners[transactional_id] = self.owners.get(transactional_id, 0) + 1
         return self.owners[transactional_id]
 
-    def last(self, transactional_id: str) -> PreparedTransaction | None:
+    def last(self, transactional_id: str) -> KeptTransaction | None:
         """Return the prepared transaction of the last row of an id."""
         rows = self.rows.get(transactional_id)
         return rows[-1].prepared if rows else None
 
-    def commit(self, transactional_id: str, owner: int, row: Row) -> None:
+    def commit(self, transactional_id: str, owner: int, row: DatabaseRow) -> None:
         """Commit a row. Raises DatabaseRefused."""
         if self.fences and owner != self.owners[transactional_id]:
             raise DatabaseRefused(transactional_id)
@@ -117,7 +117,7 @@ class Database:
         return [key for rows in self.rows.values() for row in rows for key in row.keys]
 
 
-class Instance:
+class TwoPhaseInstance:
     """One process of a participant: it takes the id, completes what it finds, and works until it
     crashes, is fenced, or the work is over.
     """
@@ -146,7 +146,7 @@ class Instance:
                 client, owner = await self._begin()
                 while self._stage.now_seconds() < over_at:
                     await self._transaction(client, owner)
-            except (Crashed, DatabaseRefused, ProducerFailed, AbortNeeded):
+            except (InstanceCrashed, DatabaseRefused, ProducerFailed, AbortNeeded):
                 pass
             await self._end()
             await asyncio.sleep(self._random.uniform(0, self._stage.workload("away_ms") / 1000))
@@ -204,13 +204,13 @@ class Instance:
         if self._random.random() < ROLLED_BACK and not self._is_calm:
             await client.abort()
             return False
-        await self._write(owner, Row(prepared=prepared, keys=tuple(keys)))
+        await self._write(owner, DatabaseRow(prepared=prepared, keys=tuple(keys)))
         await self._pass()
         await client.commit()
         await self._pass()
         return True
 
-    async def _write(self, owner: int, row: Row) -> None:
+    async def _write(self, owner: int, row: DatabaseRow) -> None:
         await asyncio.sleep(self._random.uniform(0, DATABASE_SECONDS))
         self._database.commit(self._transactional_id, owner, row)
         (producer_id, producer_epoch), transaction = row.prepared
@@ -234,7 +234,7 @@ class Instance:
         drawn = self._random.randrange(1000)
         crashes = self._stage.workload("crashes_per_mille")
         if drawn < crashes:
-            raise Crashed
+            raise InstanceCrashed
         if drawn < crashes + self._stage.workload("pauses_per_mille"):
             assert self._client is not None, "an instance at work has a producer"
             self._client.freeze()
@@ -253,7 +253,7 @@ class TwoPhaseCommitWorkload:
     """A topic, a database, and the participants that write to both."""
 
     database: Database
-    instances: list[Instance] = field(default_factory=list)
+    instances: list[TwoPhaseInstance] = field(default_factory=list)
     hosts: list[ClientHost] = field(default_factory=list)
 
     async def open(self, stage: ScenarioEnvironment) -> None:
@@ -264,7 +264,9 @@ class TwoPhaseCommitWorkload:
                 host = stage.client_host(name)
                 self.hosts.append(host)
                 self.instances.append(
-                    Instance(stage, host, self.database, f"payer-{number}", stage.random(name))
+                    TwoPhaseInstance(
+                        stage, host, self.database, f"payer-{number}", stage.random(name)
+                    )
                 )
 
     async def run(self, stage: ScenarioEnvironment, over_at: float) -> None:
