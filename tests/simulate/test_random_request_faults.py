@@ -34,6 +34,7 @@ from kraftsim.lab.faults.request_fault_text import parse_request_fault
 from kraftsim.lab.faults.rules_error_responses import error_response
 from kraftsim.lab.faults.rules_request_faults import RequestAction, RequestFault
 from protocol import request_class
+from protocol.api_keys import ApiKey
 from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode
 from protocol.examples import example
@@ -130,6 +131,19 @@ def test_fatal_errors_are_drawn_only_where_the_workload_survives_them() -> None:
         found = [fault for fault in faults if (fault.api, fault.error) in fatal]
         assert bool(found) == bool(may)
         assert {fault.client_id for fault in found} == {f"{host}*" for host in may}
+
+
+def test_late_copies_are_only_of_requests_that_they_do_not_undo() -> None:
+    """No next request would repair what a copy of one of the others has undone."""
+    space = scenario("zookeeper_faults_under_load").fault_space
+    assert space is not None
+    copies = [
+        fault
+        for fault in map(asked, drawn(space, range(2000)))
+        if fault.action is RequestAction.DUPLICATE
+    ]
+    at_once = {fault.api for fault in copies} - {fault.api for fault in copies if fault.delay_ms}
+    assert at_once == {ApiKey.UPDATE_METADATA}
 
 
 def test_errors_are_only_for_the_servers_and_senders_that_the_table_has() -> None:

@@ -74,9 +74,15 @@ EARLY: Final = 8
 EARLY_SHARE: Final = 0.6
 ONE_HOST_SHARE: Final = 0.2
 """The share of faults about one client, and of those about one server."""
-COPIES_AT_ONCE: Final = (ApiKey.BROKER_REGISTRATION, ApiKey.CONTROLLER_REGISTRATION)
-"""A late copy of it registers a process that has ended, and the next one is refused until it is
-restarted again, in Apache Kafka as well.
+COPIES_AT_ONCE: Final = (
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.UPDATE_METADATA,
+)
+"""A late copy of a registration registers a process that has ended, and the next one is refused
+until it is restarted again. A late copy of UpdateMetadata replaces newer leaders and replicas, of
+which the controller says nothing again: kafka.server.MetadataCache 2.8.2 and ZkMetadataCache 3.9.1
+compare no epochs of partitions. Both in Apache Kafka as well.
 """
 
 
