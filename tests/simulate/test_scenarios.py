@@ -139,7 +139,7 @@ def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it() -> None:
     """The controller that counts unflushed records allocates a block twice after a power loss
     (KAFKA-10533).
     """
-    with_bug = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), keep_going=True)
+    with_bug = sweep(NAME, seeds=range(1, 4), terms=Terms(bugs=("KAFKA-10533",)), keep_going=True)
     assert {"high-watermark-flushed", "producer-id-blocks-disjoint"} <= {
         name for run in with_bug.found for name in run.invariants_violated
     }
