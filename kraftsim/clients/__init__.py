@@ -52,6 +52,7 @@ something else passes the bytes on (`kraftsim/lab/application/observer.py`).
 
 Read `rules_producer_steps`, `rules_idempotent_producer`, `step_loop`, `producer`; then
 `rules_transaction_steps` and `rules_transactional_producer`; then `rules_member_steps`,
-`rules_group_member` (the classic protocol), `rules_consumer_member` (KIP-848) and `group_consumer`;
-then `rules_share_consumer` and `share_consumer`.
+`rules_group_member` (the classic protocol), `rules_heartbeat_member` with `rules_consumer_member`
+(KIP-848) and `rules_streams_member` (KIP-1071), and `group_consumer`; then `rules_share_consumer`
+and `share_consumer`.
 """

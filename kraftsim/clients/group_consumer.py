@@ -1,6 +1,6 @@
 """kraftsim's group consumer: joins a group, reads committed records of its assignment, and starts
-at the group's committed offsets. `group_protocol` of its settings chooses between the classic and
-the consumer protocol.
+at the group's committed offsets. `group_protocol` of its settings chooses between the classic, the
+consumer and the streams protocol.
 
 One application task calls `poll`; the membership runs in the background. A transaction never spans
 two polls, so that partitions are always revoked between transactions.
@@ -11,6 +11,7 @@ import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kraftsim.clients.cluster_connections import (
@@ -74,6 +75,9 @@ from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from kraftsim.clients.rules_streams_member import StreamsGroupMembership
+
 FETCH_MAX_WAIT_MS = 200
 LEAVE_SECONDS = 5.0
 
@@ -118,14 +122,10 @@ class GroupConsumerClient:
         self._world = world
         self._settings = settings
         self._require_stable = require_stable
-        self._rules = (
-            GroupMember(settings)
-            if settings.group_protocol is GroupProtocol.CLASSIC
-            else ConsumerGroupMembership(settings, _fresh_id(world, client_id, settings))
-        )
+        self._rules = _membership(world, client_id, settings)
         self._topics = settings.topics
-        """The topics to read: those of the subscription, or, for the consumer protocol, of the
-        assignment.
+        """The topics to read: those of the subscription, or, unless the protocol is the classic
+        one, of the assignment.
         """
         identity = ClientIdentity(
             client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events
@@ -310,7 +310,7 @@ class GroupConsumerClient:
             self._settings.group_id,
             asked,
             require_stable=self._require_stable,
-            member=self.group if self._settings.group_protocol is GroupProtocol.CONSUMER else None,
+            member=None if self._settings.group_protocol is GroupProtocol.CLASSIC else self.group,
         )
         for where, (error, offset) in answers.items():
             self._emit_offset(question, where, error, offset)
@@ -429,8 +429,8 @@ class GroupConsumerClient:
                 self._lose(error_code, is_fatal=is_fatal)
 
     def _on_changed(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """A member of a consumer or share group reads the topics of its assignment, which it takes
-        as they come.
+        """A member of a consumer, streams or share group reads the topics of its assignment, which
+        it takes as they come.
         """
         if self._settings.group_protocol is GroupProtocol.CLASSIC:
             return
@@ -533,12 +533,27 @@ class GroupConsumerClient:
         )
 
 
+def _membership(
+    world: World, client_id: str, settings: MemberSettings
+) -> "GroupMember | ConsumerGroupMembership | StreamsGroupMembership":
+    """Return the rules of a member; those of streams groups are imported where there is one."""
+    match settings.group_protocol:
+        case GroupProtocol.CLASSIC:
+            return GroupMember(settings)
+        case GroupProtocol.STREAMS:
+            from kraftsim.clients.rules_streams_member import StreamsGroupMembership
+
+            return StreamsGroupMembership(settings, _fresh_id(world, client_id, settings))
+        case _:
+            return ConsumerGroupMembership(settings, _fresh_id(world, client_id, settings))
+
+
 def _fresh_id(world: World, client_id: str, settings: MemberSettings) -> str:
     """Return the id that a member of a consumer group gives itself (KIP-1082), or one of a share
-    group, which 4.1 reads as an id of Kafka.
+    group, which 4.1 reads as an id of Kafka, or of a streams group.
     """
     member_id = UUID(bytes=world.random(f"member-id-{client_id}").randbytes(16), version=4)
-    if settings.group_protocol is GroupProtocol.SHARE:
+    if settings.group_protocol in (GroupProtocol.SHARE, GroupProtocol.STREAMS):
         return urlsafe_b64encode(member_id.bytes).decode().rstrip("=")
     return str(member_id)
 

@@ -19,6 +19,8 @@ from kraftsim.clients.rules_member_steps import (
     MemberHeartbeat,
     MemberQuestion,
     MemberSettings,
+    StreamsHeartbeatAnswered,
+    StreamsMemberHeartbeat,
     Subscriber,
     Sync,
     Synced,
@@ -62,6 +64,13 @@ from protocol.messages.k68_consumer_group_heartbeat import (
 from protocol.messages.k76_share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
+)
+from protocol.messages.k88_streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    TaskIds,
+    Topology,
 )
 from protocol.schema import Message
 from protocol.version_prefixed import (
@@ -153,6 +162,8 @@ def request_of_member(
                     else list(question.topics),
                 )
             return _consumer_heartbeat(question, settings)
+        case StreamsMemberHeartbeat():
+            return _streams_heartbeat(question, settings)
         case _:
             assert_never(question)
 
@@ -180,11 +191,59 @@ def _consumer_heartbeat(
     )
 
 
+def _streams_heartbeat(
+    question: StreamsMemberHeartbeat, settings: MemberSettings
+) -> StreamsGroupHeartbeatRequest:
+    """Build the heartbeat; all of them have the instance id, and if one has active tasks, it has
+    those of the other roles, too.
+    """
+    active = question.active
+    request = StreamsGroupHeartbeatRequest(
+        group_id=settings.group_id,
+        member_id=question.member_id,
+        member_epoch=question.member_epoch,
+        instance_id=settings.group_instance_id,
+    )
+    if active is not None:
+        request.active_tasks = [
+            TaskIds(subtopology_id=name, partitions=list(numbers))
+            for name, numbers in active.items()
+        ]
+        request.standby_tasks, request.warmup_tasks = [], []
+    if question.joins:
+        request.rebalance_timeout_ms = settings.rebalance_timeout_ms
+        request.process_id, request.client_tags = settings.process_id, []
+        request.topology = Topology(
+            epoch=0,
+            subtopologies=[
+                Subtopology(subtopology_id=name, source_topics=list(topics))
+                for name, topics in settings.subtopologies.items()
+            ],
+        )
+    return request
+
+
 def answered_to_member(
     answer: Message,
-) -> Joined | Synced | HeartbeatAnswered | Left | ConsumerHeartbeatAnswered:
+) -> (
+    Joined
+    | Synced
+    | HeartbeatAnswered
+    | Left
+    | ConsumerHeartbeatAnswered
+    | StreamsHeartbeatAnswered
+):
     """Convert a response."""
     match answer:
+        case StreamsGroupHeartbeatResponse(active_tasks=active):
+            return StreamsHeartbeatAnswered(
+                error_code=error_of(answer.error_code),
+                member_epoch=answer.member_epoch,
+                heartbeat_interval_ms=answer.heartbeat_interval_ms,
+                active=None
+                if active is None
+                else {row.subtopology_id: tuple(row.partitions) for row in active},
+            )
         case (
             ConsumerGroupHeartbeatResponse(assignment=assignment)
             | ShareGroupHeartbeatResponse(assignment=assignment)

@@ -1,96 +1,41 @@
-"""A member of a consumer group (KIP-848): one kind of heartbeat, by which it joins, receives its
-assignment step by step, acknowledges what it owns, and leaves.
+"""A member of a consumer group (KIP-848): its heartbeats have the subscription and the partitions
+that it owns, by topic id, for which it asks the brokers for names.
 
-The member epoch is the generation of its commits. It follows the group's once the member has
-acknowledged that it has revoked what its new target assignment lacks. A fenced member releases
-everything first, and then rejoins under the same id.
-
-Left out of Kafka's client: max.poll.interval.ms, by which a member that does not poll leaves.
-Source: KIP-848, KIP-1082, org.apache.kafka.clients.consumer.internals.{AbstractMembershipManager,
-ConsumerMembershipManager, ConsumerHeartbeatRequestManager, MemberState}.
+Source: KIP-848, org.apache.kafka.clients.consumer.internals.{ConsumerMembershipManager,
+ConsumerHeartbeatRequestManager}.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
+from kraftsim.clients.rules_heartbeat_member import JOINS, HeartbeatMembership
 from kraftsim.clients.rules_member_steps import (
-    AssignmentChanged,
     ClientMemberState,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswered,
-    LeaveAsked,
-    MemberLost,
-    MemberQuestionLost,
     MemberSettings,
-    MembershipEffect,
     MembershipInput,
-    MemberStarted,
     NameTopics,
-    Released,
-    ReleaseWanted,
-    SendMemberRequest,
     SubscriptionChanged,
     TopicsNamed,
 )
-from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
-from kraftsim.clients.rules_transaction_steps import (
-    CoordinatorFound,
-    CoordinatorKind,
-    CoordinatorLost,
-    FindCoordinator,
-)
-from protocol.errors import ErrorCode
+from kraftsim.clients.rules_producer_steps import TopicPartition
 
-JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
-"""The member epochs of requests that are more than a heartbeat."""
-FENCED: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
-ELSEWHERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-HEARTBEATS_AT_ONCE: Final = (
-    ClientMemberState.OUTSIDE,
-    ClientMemberState.JOINING,
-    ClientMemberState.ACKNOWLEDGING,
-)
 Shares = Mapping[bytes, tuple[int, ...]]
 """Topic id -> partitions, ascending."""
 
 
-class ConsumerGroupMembership:
-    """One member. Call `step` for every input, and again no later than `wake_at_ms`.
-
-    `member_id` is its own for its whole life, over all epochs.
-    """
-
-    assigned_version = 0
-    """The consumer protocol has no user data by which members could probe versions."""
+class ConsumerGroupMembership(HeartbeatMembership[bytes]):
+    """One member of a consumer group."""
 
     def __init__(self, settings: MemberSettings, member_id: str) -> None:
-        self._settings = settings
-        self.member_id = member_id
-        self.state = ClientMemberState.OUTSIDE
-        self.generation_id = JOINS
-        """The member epoch; 0 outside the group."""
-        self.assigned: tuple[TopicPartition, ...] = ()
-        self._has_started = False
-        self._wants_to_leave = False
-        self._coordinator: int | None = None
-        self._finds_coordinator = False
+        super().__init__(settings, member_id)
         self._names_topics = False
         self._name_at_ms = 0
         """When brokers may be asked again for names that they did not know."""
-        self._asked: ConsumerHeartbeat | None = None
-        self._not_before_ms = 0
-        self._beat_at_ms = 0
-        self._interval_ms = settings.heartbeat_interval_ms
         self._names: dict[bytes, str] = {}
-        self._target: Shares = {}
-        self._owned: Shares = {}
-        """What is assigned, by topic id."""
-        self._reached: Shares = {}
-        """What is assigned once the application has released partitions."""
         self._sent = ConsumerHeartbeat(member_id=member_id, member_epoch=JOINS)
         """The fields that the coordinator knows: later heartbeats leave them out."""
-        self._effects: list[MembershipEffect] = []
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -102,222 +47,44 @@ class ConsumerGroupMembership:
             self._name_at_ms if heartbeat_at_ms is None else min(heartbeat_at_ms, self._name_at_ms)
         )
 
-    @property
-    def _heartbeat_at_ms(self) -> int | None:
-        if (
-            not self._has_started
-            or self.state is ClientMemberState.GONE
-            or self._asked is not None
-            or self._finds_coordinator
-            or self._must_wait
-        ):
-            return None
-        return max(self._not_before_ms, 0 if self._is_due_at_once else self._beat_at_ms)
-
-    def step(self, happened: MembershipInput, now_ms: int) -> list[MembershipEffect]:
-        """Handle an input and return the effects, in order."""
-        self._effects = []
+    def _on_other(self, happened: MembershipInput, now_ms: int) -> None:
         match happened:
-            case MemberStarted():
-                self._has_started = True
-            case LeaveAsked():
-                self._wants_to_leave = True
-            case Released():
-                self._released()
-            case TimePassed():
-                pass
             case SubscriptionChanged(topics, expression):
                 self._settings = replace(self._settings, topics=topics, topic_expression=expression)
             case TopicsNamed(names):
                 self._names_topics = False
                 self._names |= names or {}
                 self._name_at_ms = now_ms + self._settings.retry_backoff_ms
-            case CoordinatorFound(broker_id=broker_id):
-                self._finds_coordinator, self._coordinator = False, broker_id
-            case CoordinatorLost(error_code=error_code):
-                self._finds_coordinator = False
-                self._not_before_ms = now_ms + self._settings.retry_backoff_ms
-                if error_code is not None and not error_code.retriable:
-                    self._lose(error_code, is_fatal=True)
-            case ConsumerHeartbeatAnswered():
-                self._on_answered(happened, now_ms)
-            case MemberQuestionLost():
-                self._on_unanswered(now_ms)
+            case ConsumerHeartbeatAnswered(assigned=assigned):
+                self._on_answered(happened, assigned, now_ms)
             case _:
-                raise AssertionError(f"{type(happened).__name__} is of the classic protocol")
-        self._go_on(now_ms)
-        effects, self._effects = self._effects, []
-        return effects
+                raise AssertionError(f"{type(happened).__name__} is of another protocol")
 
-    @property
-    def _must_wait(self) -> bool:
-        """Whether the application has yet to release what other members may own."""
-        return self.state is ClientMemberState.EXPELLED and not self._wants_to_leave
-
-    @property
-    def _is_due_at_once(self) -> bool:
-        return self._wants_to_leave or self.state in HEARTBEATS_AT_ONCE
-
-    # Responses
-    # ----------------------------------------------------------------------------------------------
-
-    def _on_answered(self, answer: ConsumerHeartbeatAnswered, now_ms: int) -> None:
-        asked, self._asked = self._asked, None
-        assert asked is not None, "a response without a request"
-        if asked.member_epoch < JOINS:
-            self._leave()
-            return
-        if answer.error_code is not ErrorCode.NONE:
-            self._beat_at_ms = now_ms  # as soon as the backoff allows it
-            self._forget_sent()
-            self._on_error(answer.error_code, now_ms)
-            return
-        self._interval_ms = answer.heartbeat_interval_ms
-        self._beat_at_ms = now_ms + self._interval_ms
-        has_new_epoch = self.generation_id != answer.member_epoch
-        self.generation_id = answer.member_epoch
-        if answer.assigned is not None:
-            self._target = _sorted(answer.assigned)
-        if has_new_epoch:
-            self._tell(())
-        is_news = answer.assigned is not None or self.state is ClientMemberState.JOINING
-        if is_news and self.state is not ClientMemberState.RELEASING:
-            self.state = self._state_by_target
-
-    def _on_error(self, error: ErrorCode, now_ms: int) -> None:
-        self._not_before_ms = now_ms + self._settings.retry_backoff_ms
-        if error in FENCED:
-            self._not_before_ms = now_ms
-            self._lose(error, is_fatal=False)
-        elif error in ELSEWHERE:
-            self._coordinator, self._not_before_ms = None, now_ms
-        elif not error.retriable and error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            self._lose(error, is_fatal=True)
-
-    def _on_unanswered(self, now_ms: int) -> None:
-        """The coordinator may have handled the request, or not: the next one has every field."""
-        asked, self._asked = self._asked, None
-        assert asked is not None, "a response without a request"
-        self._coordinator, self._beat_at_ms = None, now_ms
-        self._not_before_ms = now_ms + self._settings.retry_backoff_ms
-        self._forget_sent()
-        if asked.member_epoch < JOINS:
-            self._leave()
-
-    def _forget_sent(self) -> None:
-        self._sent = ConsumerHeartbeat(member_id=self.member_id, member_epoch=JOINS)
-
-    def _leave(self) -> None:
-        self.state, self.assigned = ClientMemberState.GONE, ()
-
-    def _lose(self, error: ErrorCode, *, is_fatal: bool) -> None:
-        """The member is fenced, or has failed: its partitions may belong to others."""
-        has_partitions = bool(self.assigned) or self.state is ClientMemberState.RELEASING
-        self.assigned, self._owned, self._target, self._reached = (), {}, {}, {}
-        self._effects.append(MemberLost(error_code=error, is_fatal=is_fatal))
-        self.generation_id = JOINS
-        if is_fatal:
-            self.state = ClientMemberState.GONE
-        else:
-            self.state = ClientMemberState.EXPELLED if has_partitions else ClientMemberState.OUTSIDE
-
-    @property
-    def _state_by_target(self) -> ClientMemberState:
-        is_reached = self._target == self._owned
-        return ClientMemberState.STABLE if is_reached else ClientMemberState.RECONCILING
-
-    # Reconciliation
-    # ----------------------------------------------------------------------------------------------
-
-    def _reconcile(self, now_ms: int) -> None:
-        """Release what the target lacks, then take what it adds, as far as topics have names."""
+    def _known(self, now_ms: int) -> Shares:
         unknown = tuple(sorted(each for each in self._target if each not in self._names))
         if unknown and not self._names_topics and now_ms >= self._name_at_ms:
             self._names_topics = True
             self._effects.append(NameTopics(unknown))
-        reached = {
+        return {
             topic_id: numbers
             for topic_id, numbers in self._target.items()
             if topic_id in self._names
         }
-        if reached == self._owned:
-            return  # until the names of the others are known
-        self._reached = reached
-        gone = tuple(where for where in self.assigned if where not in self._named(reached))
-        if gone:
-            self.state = ClientMemberState.RELEASING
-            self._effects.append(ReleaseWanted(gone))
-        else:
-            self._take_reached()
 
-    def _take_reached(self) -> None:
-        held = self.assigned
-        self._owned, self.assigned = self._reached, self._named(self._reached)
-        self.state = ClientMemberState.ACKNOWLEDGING
-        self._tell(tuple(where for where in self.assigned if where not in held))
-
-    def _released(self) -> None:
-        if self.state is ClientMemberState.RELEASING:
-            self._take_reached()
-        elif self.state is ClientMemberState.EXPELLED:
-            self.state = ClientMemberState.OUTSIDE
-
-    def _named(self, shares: Shares) -> tuple[TopicPartition, ...]:
+    def _named(self, assigned: Shares) -> tuple[TopicPartition, ...]:
         return tuple(
             sorted(
                 TopicPartition(self._names[topic_id], number)
-                for topic_id, numbers in shares.items()
+                for topic_id, numbers in assigned.items()
                 for number in numbers
             )
         )
 
-    def _tell(self, added: tuple[TopicPartition, ...]) -> None:
-        self._effects.append(
-            AssignmentChanged(
-                member_id=self.member_id,
-                generation_id=self.generation_id,
-                partitions=self.assigned,
-                added=added,
-            )
-        )
+    def _forget_sent(self) -> None:
+        self._sent = ConsumerHeartbeat(member_id=self.member_id, member_epoch=JOINS)
 
-    # Next action
-    # ----------------------------------------------------------------------------------------------
-
-    def _go_on(self, now_ms: int) -> None:
-        if not self._has_started or self.state is ClientMemberState.GONE:
-            return
-        if self.state is ClientMemberState.RECONCILING and not self._wants_to_leave:
-            self._reconcile(now_ms)
-        if self._asked is not None:
-            return
-        if self._wants_to_leave and self.generation_id <= JOINS:
-            self._leave()
-            return
-        if now_ms < self._not_before_ms or self._finds_coordinator or self._must_wait:
-            return
-        if not self._is_due_at_once and now_ms < self._beat_at_ms:
-            return
-        if self._coordinator is None:
-            self._finds_coordinator = True
-            self._effects.append(
-                FindCoordinator(kind=CoordinatorKind.GROUP, key=self._settings.group_id)
-            )
-        elif self._wants_to_leave:
-            self.state = ClientMemberState.LEAVING
-            self._ask(self._coordinator, self._leaving())
-        else:
-            if self.state is ClientMemberState.OUTSIDE:
-                self.state = ClientMemberState.JOINING
-                self._forget_sent()
-            self._ask(self._coordinator, self._heartbeat())
-
-    def _leaving(self) -> ConsumerHeartbeat:
-        is_back_soon = self._settings.group_instance_id is not None and self._settings.returns_soon
-        return ConsumerHeartbeat(
-            member_id=self.member_id,
-            member_epoch=LEAVES_FOR_A_WHILE if is_back_soon else LEAVES,
-        )
+    def _leaving(self, member_epoch: int) -> ConsumerHeartbeat:
+        return ConsumerHeartbeat(member_id=self.member_id, member_epoch=member_epoch)
 
     def _heartbeat(self) -> ConsumerHeartbeat:
         """Return the next heartbeat, with the fields that the coordinator does not know yet."""
@@ -343,15 +110,3 @@ class ConsumerGroupMembership:
             else whole.rebalance_timeout_ms,
             owned=None if whole.owned == known.owned else whole.owned,
         )
-
-    def _ask(self, coordinator: int, question: ConsumerHeartbeat) -> None:
-        self._asked = question
-        self._effects.append(SendMemberRequest(broker_id=coordinator, question=question))
-
-
-def _sorted(assigned: Shares) -> Shares:
-    return {
-        topic_id: tuple(sorted(numbers))
-        for topic_id, numbers in sorted(assigned.items())
-        if numbers
-    }

@@ -6,7 +6,7 @@ org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, MemberState}.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
@@ -50,13 +50,14 @@ class Subscriber:
 
 
 class GroupProtocol(StrEnum):
-    """The values of group.protocol: of KIP-62's groups, and of KIP-848's; and share groups, whose
-    members join in the same way as KIP-848's, with fewer fields.
+    """The values of group.protocol: of KIP-62's groups, of KIP-848's, and of KIP-1071's; and share
+    groups, whose members join in the same way as KIP-848's, with fewer fields.
     """
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,10 @@ class MemberSettings:
     """For the consumer protocol: whether a static member that leaves will be back, so that its
     partitions wait for it (member epoch -2).
     """
+    subtopologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For the streams protocol, the topology: subtopology id -> source topics."""
+    process_id: str = ""
+    """For the streams protocol: the process, among whose members tasks are spread last."""
 
 
 class ClientMemberState(Enum):
@@ -161,7 +166,19 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     owned: Mapping[bytes, tuple[int, ...]] | None = None
 
 
-MemberQuestion = Join | Sync | MemberHeartbeat | Leave | ConsumerHeartbeat
+class StreamsMemberHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """StreamsGroupHeartbeat; with `joins` it has the topology.
+
+    `active` are tasks by subtopology id, None: unchanged.
+    """
+
+    member_id: str
+    member_epoch: int
+    joins: bool = False
+    active: Mapping[str, tuple[int, ...]] | None = None
+
+
+MemberQuestion = Join | Sync | MemberHeartbeat | Leave | ConsumerHeartbeat | StreamsMemberHeartbeat
 
 
 # Inputs
@@ -224,6 +241,15 @@ class ConsumerHeartbeatAnswered(msgspec.Struct, frozen=True, kw_only=True):
     assigned: Mapping[bytes, tuple[int, ...]] | None = None
 
 
+class StreamsHeartbeatAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """The StreamsGroupHeartbeat response; `active` tasks by subtopology id, None: unchanged."""
+
+    error_code: ErrorCode
+    member_epoch: int = -1
+    heartbeat_interval_ms: int = 0
+    active: Mapping[str, tuple[int, ...]] | None = None
+
+
 class TopicsNamed(msgspec.Struct, frozen=True):
     """The names of the topic ids that brokers know; None: no response."""
 
@@ -251,6 +277,7 @@ MembershipInput = (
     | HeartbeatAnswered
     | Left
     | ConsumerHeartbeatAnswered
+    | StreamsHeartbeatAnswered
     | TopicsNamed
     | SubscriptionChanged
     | MemberQuestionLost

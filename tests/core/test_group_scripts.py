@@ -1,5 +1,5 @@
-"""Scripts of groups (tests/core/scripts): coordinators of both group types, and kraftsim's member.
-Source: KIP-62, KIP-345, KIP-394, KIP-848.
+"""Scripts of groups (tests/core/scripts): coordinators of both group types, and kraftsim's members.
+Source: KIP-62, KIP-345, KIP-394, KIP-848, KIP-1071.
 """
 
 from collections.abc import Callable
@@ -31,12 +31,14 @@ from kraftsim.clients.rules_member_steps import (
     Released,
     ReleaseWanted,
     SendMemberRequest,
+    StreamsHeartbeatAnswered,
     Subscriber,
     SubscriptionChanged,
     Synced,
     TopicsNamed,
 )
 from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
+from kraftsim.clients.rules_streams_member import StreamsGroupMembership
 from kraftsim.clients.rules_transaction_steps import (
     CoordinatorFound,
     CoordinatorKind,
@@ -56,6 +58,8 @@ from protocol.errors import ErrorCode
 from tests.core.consumers_harness import ConsumersHarness, id_of
 from tests.core.effect_format import spelt
 from tests.core.groups_harness import GroupsHarness
+
+AnyMember = GroupMember | ConsumerGroupMembership | StreamsGroupMembership
 
 
 class ClassicGroupDriver:
@@ -243,7 +247,7 @@ class MemberDriver:
     def do_member(self, assignor: str) -> None:
         """Start over with an assignor."""
         self.now_ms = 0
-        self.member: GroupMember | ConsumerGroupMembership = GroupMember(
+        self.member: AnyMember = GroupMember(
             MemberSettings(
                 group_id="g",
                 topics=("t",),
@@ -428,6 +432,51 @@ class ConsumerMemberDriver(MemberDriver):
         return super()._line(effect)
 
 
+class StreamsMemberDriver(MemberDriver):
+    """A member of a streams group whose subtopology `a` reads topics t and u, and `b` topic v:
+    "reached 3 a-0 a-1" answers a heartbeat with epoch 3 and tasks, "reached 3" without.
+    """
+
+    def __init__(self) -> None:
+        self.do_member()
+
+    def do_member(self, *traits: str) -> None:
+        """`static`: it has an instance id; `back-soon`: it leaves for a while."""
+        self.now_ms = 0
+        settings = MemberSettings(
+            group_id="g",
+            topics=(),
+            rebalance_timeout_ms=9000,
+            heartbeat_interval_ms=1000,
+            retry_backoff_ms=100,
+            group_protocol=GroupProtocol.STREAMS,
+            group_instance_id="i" if "static" in traits else None,
+            returns_soon="back-soon" in traits,
+            subtopologies={"a": ("t", "u"), "b": ("v",)},
+            process_id="p",
+        )
+        self.member = StreamsGroupMembership(settings, "m")
+
+    def do_reached(self, epoch: str, *tasks: str) -> list[MembershipEffect]:
+        """`none`: no tasks."""
+        active: dict[str, tuple[int, ...]] = {}
+        for each in tasks:
+            if each != "none":
+                name, _, number = each.partition("-")
+                active[name] = (*active.get(name, ()), int(number))
+        return self._step(
+            StreamsHeartbeatAnswered(
+                error_code=ErrorCode.NONE,
+                member_epoch=int(epoch),
+                heartbeat_interval_ms=1000,
+                active=active if tasks else None,
+            )
+        )
+
+    def do_refused(self, error: str) -> list[MembershipEffect]:
+        return self._step(StreamsHeartbeatAnswered(error_code=ErrorCode[error]))
+
+
 def _letter(topic_id: bytes) -> str:
     return topic_id[-1:].decode()
 
@@ -439,6 +488,8 @@ def _letter(topic_id: bytes) -> str:
         ("consumer_member_reconciles", ConsumerMemberDriver),
         ("consumer_member_is_fenced", ConsumerMemberDriver),
         ("consumer_member_leaves", ConsumerMemberDriver),
+        ("streams_member_takes_tasks", StreamsMemberDriver),
+        ("streams_member_is_fenced", StreamsMemberDriver),
         ("group_rebalances", ClassicGroupDriver),
         ("group_member_sessions", ClassicGroupDriver),
         ("group_commits_offsets", ClassicGroupDriver),
