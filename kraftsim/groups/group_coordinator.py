@@ -267,7 +267,11 @@ class GroupCoordinator:
         self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
 
     def _reload(self, former: CoordinatedPartition) -> None:
-        """Reload the groups of a partition: a change could not be written to the log."""
+        """Reload the groups of a partition: a change could not be written to the log. If that has
+        failed the node, its last log directory, nothing is loaded any more.
+        """
+        if self._shell.is_dead:
+            return
         number = former.hosted.partition
         if self._partitions.get(number) is former and former.hosted.replica.is_leader:
             former.end()
