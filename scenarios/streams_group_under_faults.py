@@ -49,7 +49,7 @@ SESSION_MS = 6000
 DESCRIBE_SECONDS = 0.2
 SILENT_SECONDS = 40.0
 INPUT, SIDE = "0", "1"
-"""The subtopologies: of the input, and of the side topic, which nobody writes to."""
+"""The subtopologies: of the input, and of the side topic, which stays empty."""
 
 COPIERS = ("copier-1", "copier-2", "copier-3", "copier-4")
 

@@ -20,15 +20,19 @@ from kraftsim.groups.rules_streams_group import StreamsGroup
 from kraftsim.lab.explore.record import RunResult
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
+from kraftsim.lab.faults.fault import Fault, OnFrame
+from protocol.api_keys import ApiKey
 
 
-def run(directory: Path, seed: int, release: str = "4.4") -> RunResult:
+def run(
+    directory: Path, seed: int, release: str = "4.4", faults: tuple[Fault, ...] = ()
+) -> RunResult:
     """Run the scenario without random faults: members still crash, leave and pause."""
     request = RunRequest(
         scenario=scenario("streams_group_under_faults"),
         mode=Mode.SIM,
         seed=seed,
-        faults=(),
+        faults=faults,
         release=release,
         workload={"work_ms": 6000},
     )
@@ -39,6 +43,23 @@ def run(directory: Path, seed: int, release: str = "4.4") -> RunResult:
 def test_members_of_a_streams_group_copy_each_record_once(release: str, tmp_path: Path) -> None:
     result = run(tmp_path, 1, release)
     assert (result.outcome, result.trouble) == ("ok", None), result.violations
+
+
+@pytest.mark.parametrize(("release", "seed"), [("4.2", 1), ("4.4", 2)])
+def test_a_coordinator_whose_disk_is_full_loads_nothing_once_it_has_failed(
+    release: str, seed: int, tmp_path: Path
+) -> None:
+    """The record of the first member does not fit; the node has no other log directory."""
+    fault = Fault(
+        kind="disk-full",
+        target="broker-1",  # the coordinator of the group
+        trigger=OnFrame(api_key=ApiKey.STREAMS_GROUP_HEARTBEAT),
+        params={"file_class": "partition-log", "after_bytes": 60, "duration_ms": 300},
+    )
+    result = run(tmp_path, seed, release, (fault,))
+    assert (result.outcome, result.trouble) == ("ok", None), result.violations
+    events = (tmp_path / "events" / "broker-1.1.jsonl").read_text()
+    assert '"NodeFailed","reason":"OSError: [Errno 28] __consumer_offsets' in events
 
 
 def no_process(group: StreamsGroup, task: Task) -> str | None:
