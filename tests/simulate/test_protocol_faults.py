@@ -34,7 +34,7 @@ KINDS = (
     "old-epoch-answer",
 )
 STEADY = NetworkSettings(torn_writes=0)
-METADATA, VOTE, FETCH = 3, 52, 1
+METADATA, UPDATE_METADATA, VOTE, FETCH = 3, 6, 52, 1
 
 
 @pytest.fixture
@@ -240,6 +240,27 @@ def test_duplicate_is_sent_on_a_new_connection_and_its_response_is_dropped(
     numbers = [number for number, _ in exchange.seen]
     assert len(set(numbers)) == 1 + times, "each copy on a connection of its own"
     assert client.answers == [1, 2, 3] and len(sim.network.connections) == 1
+
+
+@pytest.mark.parametrize(
+    "api_key, named, order",
+    [
+        (22, None, [1, 2, 1]),
+        (UPDATE_METADATA, None, [1, 1, 2]),
+        (UPDATE_METADATA, UPDATE_METADATA, [1, 2, 1]),
+    ],
+)
+def test_late_copies_of_update_metadata_are_sent_only_on_request(
+    sim: Simulation, api_key: int, named: int | None, order: list[int]
+) -> None:
+    """A late one would undo what the controller says only once."""
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    armed(sim, "duplicate-request", OnFrame(api_key=api_key), after_ms=50, api_key=named)
+    exchange.say(client, request(1, api_key), 0.02)
+    exchange.say(client, request(2), 0.02)
+    sim.run_for(1)
+    assert exchange.ids == order
 
 
 def test_duplicate_without_a_receiver_changes_nothing(sim: Simulation) -> None:

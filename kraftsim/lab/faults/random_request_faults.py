@@ -39,6 +39,7 @@ from kraftsim.lab.faults.fault_space import (
     FaultSpace,
 )
 from kraftsim.lab.faults.kinds.request_faults import HERE, KIND, TEXT
+from kraftsim.lab.faults.kinds.requests import COPIED_AT_ONCE
 from kraftsim.lab.faults.possible_errors import PossibleError, possible_errors
 from kraftsim.lab.faults.random_faults import draw_value
 from kraftsim.lab.faults.request_fault_text import request_fault_text
@@ -74,16 +75,6 @@ EARLY: Final = 8
 EARLY_SHARE: Final = 0.6
 ONE_HOST_SHARE: Final = 0.2
 """The share of faults about one client, and of those about one server."""
-COPIES_AT_ONCE: Final = (
-    ApiKey.BROKER_REGISTRATION,
-    ApiKey.CONTROLLER_REGISTRATION,
-    ApiKey.UPDATE_METADATA,
-)
-"""A late copy of a registration registers a process that has ended, and the next one is refused
-until it is restarted again. A late copy of UpdateMetadata replaces newer leaders and replicas, of
-which the controller says nothing again: kafka.server.MetadataCache 2.8.2 and ZkMetadataCache 3.9.1
-compare no epochs of partitions. Both in Apache Kafka as well.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +330,7 @@ class _Draw:
             case RequestAction.DELAY:
                 return {"delay_ms": float(self._integer(DELAYS_MS))}
             case RequestAction.DUPLICATE:
-                delay_ms = 0 if api.key in COPIES_AT_ONCE else self._integer(DELAYS_MS)
+                delay_ms = 0 if api.key in COPIED_AT_ONCE else self._integer(DELAYS_MS)
                 return {"delay_ms": float(delay_ms)}
             case RequestAction.REORDER:
                 return {
