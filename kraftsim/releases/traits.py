@@ -226,6 +226,13 @@ PARSES_SHARE_KEYS = Trait(
 accepts any).
 """
 
+DECODES_TOKENS_AS_BASE64URL = Trait(
+    name="decodes-tokens-as-base64url", since_release="4.2", why="KAFKA-17089"
+)
+"""The sections of an OAUTHBEARER token without signature are decoded as base64url (before: as plain
+base64, so that a token of RFC 7515 with `-` or `_` is refused).
+"""
+
 THROTTLED_DELIVERIES = Trait(
     name="throttled-deliveries",
     since_release="4.2",

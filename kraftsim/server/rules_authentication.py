@@ -1,5 +1,5 @@
 """Authentication: principals, the exchange of a SASL mechanism, JAAS configurations, PLAIN and
-SCRAM.
+SCRAM. OAUTHBEARER is in `rules_bearer_tokens`.
 
 Source: org.apache.kafka.common.security.{auth.KafkaPrincipal, JaasConfig, plain.*, scram.*},
 authenticator.SaslServerAuthenticator; KIP-152, RFC 4616, RFC 5802.
@@ -56,7 +56,11 @@ def parse_principal_text(text: str) -> Principal:
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Name -> its number in records and requests."""
-MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+OAUTHBEARER: Final = "OAUTHBEARER"
+LOGIN_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+"""The mechanisms with which this project logs in elsewhere."""
+MECHANISMS: Final = (*LOGIN_MECHANISMS, OAUTHBEARER)
+"""The mechanisms with which clients log in."""
 
 
 class SaslRefused(Exception):
@@ -70,12 +74,21 @@ class SaslRefused(Exception):
         self.client_message = client_message
 
 
+class SaslBroken(SaslRefused):
+    """Authentication failed in a way that Kafka does not answer: it closes the connection."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(None, reason)
+
+
 class ServerExchange(Protocol):
     """The server side of one authentication."""
 
     user: str
     """The user name; known once the exchange is complete."""
     is_complete: bool
+    expires_ms: int | None
+    """The end of the credential in milliseconds since 1970; None: it has none."""
 
     def step(self, token: bytes) -> bytes:
         """Handle the client's token and return the server's. Raises SaslRefused."""
@@ -132,6 +145,8 @@ class LoginSettings:
     password: str = field(default="", repr=False)
     passwords: dict[str, str] = field(default_factory=dict, repr=False)
     """user -> password, from the options `user_NAME`."""
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    """All options."""
 
 
 def parse_jaas(text: str) -> LoginSettings:
@@ -147,7 +162,9 @@ def parse_jaas(text: str) -> LoginSettings:
         for name, value in options.items()
         if name.startswith(USER_PREFIX)
     }
-    return LoginSettings(options.get("username", ""), options.get("password", ""), passwords)
+    return LoginSettings(
+        options.get("username", ""), options.get("password", ""), passwords, options
+    )
 
 
 def _unquoted(value: str) -> str:
@@ -169,6 +186,7 @@ class PlainServer:
         self._passwords = passwords
         self.user = ""
         self.is_complete = False
+        self.expires_ms: int | None = None
 
     def step(self, token: bytes) -> bytes:
         """Check the password. Raises SaslRefused."""
@@ -265,6 +283,7 @@ class ScramServer:
         self._client_first_bare = self._server_first = ""
         self.user = ""
         self.is_complete = False
+        self.expires_ms: int | None = None
 
     def step(self, token: bytes) -> bytes:
         """Handle the client's first or final message. Raises SaslRefused."""

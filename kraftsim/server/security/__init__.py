@@ -1,13 +1,14 @@
 """Security: which principal a connection has, and what it may do.
 
 Authentication happens once per connection, before any request but ApiVersions: by TLS (KIP-651 for
-PEM, the principal of a client certificate), by SASL PLAIN or SCRAM (KIP-152, KIP-368 for
-re-authentication), or not at all (`User:ANONYMOUS`). Authorization happens at every request, by the
-ACLs in the metadata log (KIP-11, KIP-290, KIP-801). In Kafka:
+PEM, the principal of a client certificate), by SASL PLAIN, SCRAM or OAUTHBEARER
+(KIP-152, KIP-255, KIP-368 for re-authentication), or not at all (`User:ANONYMOUS`). Authorization
+happens at every request, by the ACLs in the metadata log (KIP-11, KIP-290, KIP-801). In Kafka:
 org.apache.kafka.common.network.ChannelBuilders, SaslServerAuthenticator, DefaultSslEngineFactory,
 kafka.server.{KafkaApis, AuthHelper}, org.apache.kafka.metadata.authorizer.StandardAuthorizer. The
 rules themselves, exchanges of tokens and evaluation of ACLs, are in
-`kraftsim/server/rules_authentication.py` and `rules_authorization.py`; this folder applies them.
+`kraftsim/server/rules_authentication.py`, `rules_bearer_tokens.py` and `rules_authorization.py`;
+this folder applies them.
 
 Invariants. Before a client is authenticated it reaches nothing but SaslHandshake, SaslAuthenticate
 and ApiVersions, in frames of limited size. Every API that a node with an authorizer serves has a
@@ -32,9 +33,11 @@ A forwarded request is authorized on the controller, for the client that its Env
 
 What is hard. Failing slowly: after a failed login the response and the disconnect are delayed, to
 slow down guessing, while the connection serves nothing. A re-authentication must keep the principal
-and the mechanism. TLS settings carry Java's names of suites, and unknown ones are rejected rather
-than ignored (`tls`). What a client may learn from an error is fixed by Kafka: an
-unauthorized topic of Metadata is not even returned when all are requested.
+and the mechanism. A session ends with the token of OAUTHBEARER, which is compared with the wall
+clock, while the session itself is measured by the monotonic clock. TLS settings carry Java's names
+of suites, and unknown ones are rejected rather than ignored (`tls`). What a client may learn from
+an error is fixed by Kafka: an unauthorized topic of Metadata is not even returned when all are
+requested.
 
 Read `sasl_gate`, then `rights`, then `topic_guards` as an example of a guard; `node_security` and
 `listener_settings` for the configuration, `login` for the node's own connections.

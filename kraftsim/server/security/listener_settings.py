@@ -20,12 +20,25 @@ from kraftsim.server.endpoints import (
     ANY_ADDRESSES,
     ListenerEndpoint,
 )
-from kraftsim.server.rules_authentication import MECHANISMS, PLAIN, LoginSettings, parse_jaas
+from kraftsim.server.rules_authentication import (
+    LOGIN_MECHANISMS,
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    LoginSettings,
+    parse_jaas,
+)
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PREFIX: Final = "listener.name."
 DEFAULT_MECHANISM: Final = "GSSAPI"
 JAAS, REAUTHENTICATION = "sasl.jaas.config", "connections.max.reauth.ms"
+VALIDATOR: Final = "sasl.server.callback.handler.class"
+UNSECURED_VALIDATOR: Final = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+    "OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+"""The default of OAUTHBEARER."""
 TLS_KEYS: Final = frozenset(
     {
         "ssl.client.auth",
@@ -53,7 +66,7 @@ SECURITY_PREFIXES: Final = (
     "principal.builder.class",
 )
 _LISTENER_KEY = re.compile(r"listener\.name\.([a-z0-9_\-]+)\.(.+)")
-_MECHANISMS = tuple(f"{name.lower()}." for name in (*MECHANISMS, "GSSAPI", "OAUTHBEARER"))
+_MECHANISMS = tuple(f"{name.lower()}." for name in (*MECHANISMS, "GSSAPI"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +212,8 @@ def sasl_settings(config: SecurityProperties, listener: str) -> SaslSettings:
                 f"{', '.join(MECHANISMS)}"
             )
     logins = {name: login_settings(config, listener, name) for name in mechanisms}
+    if OAUTHBEARER in mechanisms:
+        _check_tokens(config, listener, logins[OAUTHBEARER])
     return SaslSettings(
         mechanisms, logins, {name: _session_ms(config, listener, name) for name in mechanisms}
     )
@@ -211,11 +226,32 @@ def login_settings(config: SecurityProperties, listener: str, mechanism: str) ->
     if not text:
         if mechanism == PLAIN:
             raise ConfigError(f"{key} is required: it contains the users and passwords")
+        if mechanism == OAUTHBEARER:
+            raise ConfigError(
+                f"{key} is required, at least org.apache.kafka.common.security.oauthbearer."
+                "OAuthBearerLoginModule required;"
+            )
         return LoginSettings()
     try:
         return parse_jaas(text)
     except ValueError as reason:
         raise ConfigError(f"{key}: {reason}") from None
+
+
+def _check_tokens(config: SecurityProperties, listener: str, login: LoginSettings) -> None:
+    from kraftsim.server.rules_bearer_tokens import unsecured_tokens
+
+    prefix = f"{PREFIX}{listener.lower()}.{OAUTHBEARER.lower()}."
+    validator = config.given.get(prefix + VALIDATOR, UNSECURED_VALIDATOR)
+    if validator != UNSECURED_VALIDATOR:
+        raise ConfigError(
+            f"{prefix}{VALIDATOR}: {validator} is not implemented; without this setting the node "
+            "accepts tokens without signature, for tests only"
+        )
+    try:
+        unsecured_tokens(login.options)
+    except ValueError as reason:
+        raise ConfigError(f"{prefix}{JAAS}: {reason}") from None
 
 
 def check_security(config: ListenerProperties) -> None:
@@ -245,8 +281,11 @@ def check_security(config: ListenerProperties) -> None:
         for name in config.controller_listener_names[:1]
     ]
     for listener, key, mechanism in (to_brokers, *to_controllers):
-        if has_sasl(config, listener) and mechanism not in MECHANISMS:
-            raise ConfigError(f"{key}: {mechanism} is not one of {', '.join(MECHANISMS)}")
+        if has_sasl(config, listener) and mechanism not in LOGIN_MECHANISMS:
+            raise ConfigError(
+                f"{key}: {mechanism} is not one of {', '.join(LOGIN_MECHANISMS)}, with which nodes "
+                "log in to each other"
+            )
 
 
 def _session_ms(config: SecurityProperties, listener: str, mechanism: str) -> int:

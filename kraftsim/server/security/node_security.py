@@ -9,7 +9,10 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 from kraftsim.metadata.rules_registries import Registries
+from kraftsim.releases.release import release
+from kraftsim.releases.traits import DECODES_TOKENS_AS_BASE64URL
 from kraftsim.server.rules_authentication import (
+    OAUTHBEARER,
     PLAIN,
     SCRAM_MECHANISMS,
     ClientExchange,
@@ -40,17 +43,38 @@ class Accounts:
     """The credentials of clients; `scram` looks up a user and mechanism number."""
 
     def __init__(
-        self, draw: Callable[[int], int], scram: Callable[[str, int], Credential | None]
+        self,
+        draw: Callable[[int], int],
+        scram: Callable[[str, int], Credential | None],
+        *,
+        is_base64url: bool = True,
     ) -> None:
         self.draw = draw
         self.scram = scram
+        self._is_base64url = is_base64url
 
-    def exchange(self, settings: SaslSettings, mechanism: str) -> ServerExchange:
-        """Start the authentication of a client."""
+    def exchange(
+        self, settings: SaslSettings, mechanism: str, wall_ms: Callable[[], int]
+    ) -> ServerExchange:
+        """Start the authentication of a client. `wall_ms` is the clock that tokens are compared
+        with, in milliseconds since 1970.
+        """
         if mechanism == PLAIN:
             return PlainServer(settings.logins[mechanism].passwords)
+        if mechanism == OAUTHBEARER:
+            return self._bearer_exchange(settings, wall_ms)
         number = SCRAM_MECHANISMS[mechanism]
         return ScramServer(mechanism, lambda user: self.scram(user, number), draw_nonce(self.draw))
+
+    def _bearer_exchange(
+        self, settings: SaslSettings, wall_ms: Callable[[], int]
+    ) -> ServerExchange:
+        from kraftsim.server.rules_bearer_tokens import OAuthBearerServer, unsecured_tokens
+
+        rules = unsecured_tokens(
+            settings.logins[OAUTHBEARER].options, is_base64url=self._is_base64url
+        )
+        return OAuthBearerServer(lambda token: rules.check(token, wall_ms()))
 
 
 class NodeSecurity:
@@ -69,6 +93,7 @@ class NodeSecurity:
         self.accounts = Accounts(
             self._draw,
             lambda user, mechanism: self.registries().scram_credentials.get((user, mechanism)),
+            is_base64url=release(config.release).has(DECODES_TOKENS_AS_BASE64URL),
         )
         self.authorizer = (
             Authorizer(

@@ -19,6 +19,7 @@ from kraftsim.server.inbox import Buffer
 from kraftsim.server.rules_authentication import (
     USER_TYPE,
     Principal,
+    SaslBroken,
     SaslRefused,
     ServerExchange,
     refusal_text,
@@ -178,7 +179,9 @@ class SaslGate:
             self._state, self._other_mechanism = SaslState.OTHER_MECHANISM, mechanism
         else:
             self._mechanism = mechanism
-            self._exchange = self._accounts.exchange(self._settings, mechanism)
+            self._exchange = self._accounts.exchange(
+                self._settings, mechanism, self._shell.world.clock.wall_ms
+            )
             self._state = (
                 SaslState.AUTHENTICATE
                 if version >= FIRST_VERSION_WITH_HEADERS
@@ -203,6 +206,8 @@ class SaslGate:
     def _take_token(self, token: bytes, connection: Connection) -> Answer | Deferred:
         try:
             reply = self._step(token)
+        except SaslBroken as broken:
+            return self._fail(Closing(str(broken)), connection, str(broken))
         except SaslRefused as refused:
             text = refusal_text(
                 refused, self._mechanism, is_reauthentication=self._first_principal is not None
@@ -265,7 +270,11 @@ class SaslGate:
         self._first_principal = connection.principal = Principal(USER_TYPE, exchange.user)
         connection.limit_frames(self._shell.config.socket_request_max_bytes)
         lifetime_ms = self._settings.session_ms[self._mechanism]
-        self._expires_at = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else None
+        has_end = lifetime_ms > 0 or exchange.expires_ms is not None
+        if exchange.expires_ms is not None:
+            of_token_ms = max(0, exchange.expires_ms - self._shell.world.clock.wall_ms())
+            lifetime_ms = min(of_token_ms, lifetime_ms or of_token_ms)
+        self._expires_at = self._loop.time() + lifetime_ms / 1000 if has_end else None
         return lifetime_ms
 
     def _fail(self, answer: Answer, connection: Connection, reason: str) -> Deferred:

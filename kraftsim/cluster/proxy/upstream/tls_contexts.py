@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftsim.server.rules_authentication import (
-    MECHANISMS,
+    LOGIN_MECHANISMS,
     PLAIN,
     ClientExchange,
     PlainClient,
@@ -77,8 +77,8 @@ def own_security(tls: ssl.SSLContext | None, settings: Mapping[str, str]) -> Lin
             f"{PROTOCOL} is {settings[PROTOCOL]}, not {wanted}: --upstream-tls says which it is"
         )
     mechanism = settings.get(MECHANISM, "")
-    if mechanism not in MECHANISMS:
-        raise ValueError(f"{MECHANISM} is {mechanism!r}, not one of {', '.join(MECHANISMS)}")
+    if mechanism not in LOGIN_MECHANISMS:
+        raise ValueError(f"{MECHANISM} is {mechanism!r}, not one of {', '.join(LOGIN_MECHANISMS)}")
     return LinkSecurity(tls, mechanism, _exchanges(mechanism, settings.get(JAAS, "")))
 
 
