@@ -150,6 +150,13 @@ BENCHES: Final[Mapping[str, Bench]] = {
         quick=("--seconds", "0.7", "--rounds", "2"),
         pair=("--seconds", "0.7", "--rounds", "1", "--replicas", "1", "--only", "kraftsim"),
     ),
+    "share": Bench(
+        about="records per second of a share group by librdkafka, 100 bytes and 1 KiB, one "
+        "partition and four, compared with Apache Kafka 4.4",
+        java=Java.PEER,
+        quick=("--records", "100000", "--rounds", "2", "--sizes", "100"),
+        pair=("--records", "100000", "--rounds", "1", "--sizes", "100", "--only", "kraftsim"),
+    ),
     "latency": Bench(
         about="p50 and p99 of acks=all at 1,000 records per second, one replica and three, "
         "compared with Apache Kafka",
