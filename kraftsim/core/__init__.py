@@ -1,5 +1,5 @@
-"""What the rules of all concerns use: the result of a decision, state that can be reverted, and
-expressions of linear cost.
+"""What the rules of all concerns use: the result of a decision, state that can be reverted,
+expressions of linear cost, and a hash.
 
 A rule is a function or a class without I/O, clocks, random numbers or tasks: `rules*.py` in the
 folder of each concern, and this package below them. Time and randomness come in as arguments,
@@ -18,6 +18,7 @@ it.
                   by it what clients, final logs and readers emit.
     expressions   regular expressions of clients, in RE2 syntax with RE2/J's messages; Java ones are
                   only validated. In Kafka: com.google.re2j, java.util.regex.
+    xxh3          the 64-bit hash of bytes that records of groups contain. In Kafka: hash4j.
 
 Two kinds of rules use them. Decide and replay: `decide_x` reads, `replay(record)` is the only
 mutator and cannot refuse, so recovery, followers and failover are one function; the controller

@@ -21,6 +21,7 @@ from kraftsim.groups.rules_timing import (
     GroupSettings,
     partition_of,
 )
+from kraftsim.groups.rules_topic_hashes import hash_of_topic
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_topic_names import GROUP_METADATA
 from kraftsim.partitions.hosted_partition import HostedPartition, read_back
@@ -46,10 +47,16 @@ if TYPE_CHECKING:
 
 
 class KnownTopics:
-    """`image` returns the current metadata image."""
+    """`image` returns the current metadata image.
+
+    The hash of a topic is kept until the topic changes: a new rack of a broker changes it with the
+    next change of a partition. In Kafka: topicHashCache of GroupMetadataManager.
+    """
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
+        self._hashes: dict[str, tuple[bytes, int, int]] = {}
+        self._most_hashes = FEW_HASHES
 
     @property
     def version(self) -> int:
@@ -61,6 +68,36 @@ class KnownTopics:
         topic = self._image().topic(name)
         return None if topic is None else (topic.topic_id, len(topic.partitions))
 
+    def hash_of(self, name: str) -> int | None:
+        """Return the hash of a topic; None if it does not exist."""
+        image = self._image()
+        topic = image.topic(name)
+        if topic is None:
+            return None
+        known = self._hashes.get(name)
+        if known is not None and known[:2] == (topic.topic_id, topic.change_count):
+            return known[2]
+        racks = [
+            [
+                found.rack
+                for broker_id in topic.partitions[number].replicas
+                if (found := image.broker(broker_id)) is not None and found.rack is not None
+            ]
+            for number in range(len(topic.partitions))
+        ]
+        hashed = hash_of_topic(topic.topic_id, name, racks)
+        self._hashes[name] = topic.topic_id, topic.change_count, hashed
+        if len(self._hashes) > self._most_hashes:
+            self._forget_deleted()
+        return hashed
+
+    def _forget_deleted(self) -> None:
+        image = self._image()
+        self._hashes = {
+            name: kept for name, kept in self._hashes.items() if image.topic(name) is not None
+        }
+        self._most_hashes = max(FEW_HASHES, 2 * len(self._hashes))
+
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic; None if it does not exist."""
         topic = self._image().topic_by_id(topic_id)
@@ -71,6 +108,7 @@ class KnownTopics:
         return (topic.name for topic in self._image().topics())
 
 
+FEW_HASHES: Final = 1000
 UUID_BYTES = 16
 GROUP_OPERATIONS: Final = 0b1_0100_1000
 """Read, delete, describe."""
@@ -120,7 +158,6 @@ class GroupCoordinator:
         self._image = image
         self._hosted = partitions
         self._settings = settings
-        self._topics = KnownTopics(image)
         self._log = CoordinatorLog(
             partitions,
             produces,
@@ -255,7 +292,9 @@ class GroupCoordinator:
             self._begin(number, hosted)
 
     def _begin(self, number: int, hosted: HostedPartition) -> None:
-        shard = self._shard_class(self._settings, number, self._world.emit, self._topics)
+        shard = self._shard_class(
+            self._settings, number, self._world.emit, KnownTopics(self._image)
+        )
         led = CoordinatedPartition(
             hosted,
             shard,

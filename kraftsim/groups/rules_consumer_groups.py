@@ -30,7 +30,6 @@ from kraftsim.groups.rules_consumer_group import (
     MemberState,
     TopicsView,
     fitting,
-    hash_of_topics,
     reconciled,
 )
 from kraftsim.groups.rules_consumer_group_records import (
@@ -58,6 +57,7 @@ from kraftsim.groups.rules_timing import (
     Timers,
     java_hash,
 )
+from kraftsim.groups.rules_topic_hashes import hash_of_topics
 from protocol.coordinator.consumer_groups import GroupMetadataKey, GroupMetadataValue
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.rules_assignors import NO_SHARES, Shares, java_order, timeline_order, uuid_hash
-from kraftsim.groups.rules_consumer_group import hash_of_topics
 from kraftsim.groups.rules_consumer_group_records import Change
 from kraftsim.groups.rules_group_configs import SHARE_ASSIGNMENT, SHARE_HEARTBEAT, SHARE_SESSION
 from kraftsim.groups.rules_java_maps import JavaMap
@@ -37,6 +36,7 @@ from kraftsim.groups.rules_share_group import (
 from kraftsim.groups.rules_share_group_states import InitialState, ShareGroupStates
 from kraftsim.groups.rules_simple_assignor import SharingMember, assign_shared
 from kraftsim.groups.rules_timing import GroupMoment, OtherAnswer, TimerKey, TimerKind, java_hash
+from kraftsim.groups.rules_topic_hashes import hash_of_topics
 from protocol.errors import ErrorCode
 
 JOINS, LEAVES = 0, -1

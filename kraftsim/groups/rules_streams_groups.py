@@ -14,7 +14,6 @@ from typing import ClassVar, Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.rules_assignors import java_order
-from kraftsim.groups.rules_consumer_group import hash_of_topics
 from kraftsim.groups.rules_consumer_group_records import Change
 from kraftsim.groups.rules_group_configs import (
     STREAMS_ASSIGNMENT,
@@ -82,6 +81,7 @@ from kraftsim.groups.rules_timing import (
     TimerKind,
     java_hash,
 )
+from kraftsim.groups.rules_topic_hashes import hash_of_topics
 from protocol.coordinator.consumer_groups import GroupMetadataKey
 from protocol.coordinator.streams_groups import StreamsGroupTopologyValue
 from protocol.errors import ErrorCode

@@ -75,11 +75,18 @@ NO_OFFSET: Final = -1
 
 @dataclass(slots=True)
 class TopicImage:
-    """A topic; its partitions are numbered from 0."""
+    """A topic; its partitions are numbered from 0, and only `put` changes them."""
 
     name: str
     topic_id: bytes
     partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+    change_count: int = field(default=0, compare=False)
+    """How often a partition was added or changed."""
+
+    def put(self, number: int, partition: PartitionRegistration) -> None:
+        """Add or change a partition."""
+        self.partitions[number] = partition
+        self.change_count += 1
 
 
 @dataclass(slots=True)
@@ -274,11 +281,12 @@ class MetadataImage:
                 self._topic_ids[record.name] = record.topic_id
                 self._changes.topics[record.topic_id] = None
             case PartitionRecord():
-                self._topics[record.topic_id].partitions[record.partition_id] = partition_of(record)
+                self._topics[record.topic_id].put(record.partition_id, partition_of(record))
                 self._changes.partitions[record.topic_id, record.partition_id] = None
             case PartitionChangeRecord():
-                partitions = self._topics[record.topic_id].partitions
-                partitions[record.partition_id] = partitions[record.partition_id].changed_by(record)
+                topic = self._topics[record.topic_id]
+                number = record.partition_id
+                topic.put(number, topic.partitions[number].changed_by(record))
                 self._changes.partitions[record.topic_id, record.partition_id] = None
             case RemoveTopicRecord():
                 self._remove_topic(record.topic_id)
@@ -310,7 +318,7 @@ class MetadataImage:
         for topic in self.topics() if not topic_name else [named] if named is not None else []:
             for number, partition in topic.partitions.items():
                 if partition.eligible_leader_replicas or partition.last_known_elr:
-                    topic.partitions[number] = partition.changed_by(NO_ELIGIBLE_LEADERS)
+                    topic.put(number, partition.changed_by(NO_ELIGIBLE_LEADERS))
                     self._changes.partitions[topic.topic_id, number] = None
 
     def _remove_topic(self, topic_id: bytes) -> None:

@@ -1,8 +1,8 @@
 """One conversation about share groups, held with any broker: what it answers, and what it writes to
 `__consumer_offsets`.
 
-Ids of topics, hashes and times differ between clusters: the transcript has names instead, and
-leaves the others out.
+Ids and hashes of topics and times differ between clusters: the transcript has names of topics
+instead, and leaves times out.
 """
 
 import time
@@ -53,6 +53,7 @@ from protocol.messages.k77_share_group_describe import (
 )
 from protocol.records.batches import split_batches
 from protocol.schema import Message
+from tests.apache_kafka.named_hashes import HashedTopics
 
 GROUP: Final = "shares"
 SIMPLE: Final = "simple"
@@ -84,8 +85,8 @@ class ShareGroupProbe:
         self._meet_other_types()
         self._alter_and_delete_offsets()
         self._delete()
-        self._peer.close()
         self.lines += self._records()
+        self._peer.close()
 
     def _make_topics(self) -> None:
         """Create topics whose ids have the same order in Java's hash maps on every cluster."""
@@ -358,6 +359,8 @@ class ShareGroupProbe:
     def _records(self) -> list[str]:
         """Return the records of share groups in `__consumer_offsets`."""
         topic = self._target.led_topic(CoordinatorTopic.CONSUMER_OFFSETS.value, 1)
+        topics = HashedTopics(self._peer, self._real.values())
+        shown = {real: name for name, real in self._real.items()}
         found = []
         for batch in split_batches(fetched_records(self._target, topic)):
             for record in () if batch.is_control else batch.records():
@@ -367,12 +370,15 @@ class ShareGroupProbe:
                 key, value = parsed
                 if "Share" not in type(key).__name__:
                     continue
-                if isinstance(value, ShareGroupMetadataValue) and value.metadata_hash:
-                    value.metadata_hash = 1
+                names: tuple[str, ...] = ()
+                if isinstance(value, ShareGroupMetadataValue):
+                    names = topics.named(value.metadata_hash)
+                    value.metadata_hash = 0
                 for name in ("assignment_timestamp",):
                     if getattr(value, name, 0):
                         setattr(value, name, 1)
-                found.append(f"{self._text(key)} -> {self._text(value)}")
+                text = f"{self._text(key)} -> {self._text(value)}"
+                found.append(f"{text} of {sorted(shown[name] for name in names)}")
         return found
 
 

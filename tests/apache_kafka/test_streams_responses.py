@@ -1,7 +1,8 @@
 """Apache Kafka and kraftsim compared: the same members of streams groups get the same responses,
 and both coordinators write the same records.
 
-Left out are the hash of the topics, which kraftsim computes otherwise, and the time of assignments.
+The ids of topics differ, so a hash of topics is shown as their names. Left out is the time of
+assignments.
 """
 
 import time
@@ -40,6 +41,7 @@ from protocol.messages.k89_streams_group_describe import (
 from protocol.records.batches import split_batches
 from protocol.schema import declaration_of
 from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.named_hashes import HashedTopics
 from tests.cluster.running import running_processes
 
 pytestmark = pytest.mark.interop
@@ -149,8 +151,9 @@ class Side:
                 )
             }
 
-    def records(self) -> list[tuple[bytes, bytes | None]]:
-        """Return the records of the group, without hashes and times."""
+    def records(self) -> list[tuple[bytes, bytes | None, tuple[str, ...]]]:
+        """Return the records of the group, without times and with names of hashed topics."""
+        topics = HashedTopics(self._peer)
         number = partition_of(self.group_id, OFFSETS_PARTITIONS)
         row = FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=SIZE)
         request = FetchRequest(
@@ -166,22 +169,25 @@ class Side:
             for record in batch.records():
                 assert record.key is not None
                 if int.from_bytes(record.key[:2]) in STREAMS_RECORDS:
-                    found.append(plain(record.key, record.value))
+                    found.append(plain(record.key, record.value, topics))
         return [each for each in found if self.group_id.encode() in each[0]]
 
 
-def plain(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return a record without the hash of the topics and the time of the assignment."""
+def plain(
+    key: bytes, value: bytes | None, topics: HashedTopics
+) -> tuple[bytes, bytes | None, tuple[str, ...]]:
+    """Return a record without the time of the assignment, and the topics that it has a hash of."""
     parsed = parse_record(CoordinatorTopic.CONSUMER_OFFSETS, key, value)
     assert parsed is not None and declaration_of(type(parsed[0])) is not None
     match parsed[1]:
         case StreamsGroupMetadataValue() as metadata:
-            metadata.metadata_hash = int(metadata.metadata_hash != 0)
-            return build_record(parsed[0], metadata)
+            names = topics.named(metadata.metadata_hash)
+            metadata.metadata_hash = 0
+            return *build_record(parsed[0], metadata), names
         case StreamsGroupTargetAssignmentMetadataValue() as assigned:
             assigned.assignment_timestamp = int(assigned.assignment_timestamp != 0)
-            return build_record(parsed[0], assigned)
-    return key, value
+            return *build_record(parsed[0], assigned), ()
+    return key, value, ()
 
 
 Script = Callable[[Side], None]

@@ -7,6 +7,7 @@ from kraftsim.groups.rules_consumer_group import ConsumerGroup
 from kraftsim.groups.rules_consumer_groups import HeartbeatInput
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import HeartbeatAnswer, Protocols
+from kraftsim.groups.rules_topic_hashes import hash_of_topic
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, GroupsHarness
 
@@ -28,6 +29,10 @@ class MadeTopics:
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         return (id_of(name), self._counts[name]) if name in self._counts else None
+
+    def hash_of(self, name: str) -> int | None:
+        found = self.find(name)
+        return None if found is None else hash_of_topic(found[0], name, [()] * found[1])
 
     def name_of(self, topic_id: bytes) -> str | None:
         return next((name for name in self._counts if id_of(name) == topic_id), None)
