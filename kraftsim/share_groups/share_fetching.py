@@ -165,7 +165,7 @@ class DelayedShareFetch:
     def _read(self, free: Sequence[LedShare], bytes_max: int) -> list[_Acquirable]:
         if not free:
             return []
-        found = []
+        asked, found = self._asked, []
         left_bytes, has_records = bytes_max, False
         sizes = bytes_of_each(bytes_max, len(free), len(free))
         for led, size in zip(free, sizes, strict=True):
@@ -175,8 +175,10 @@ class DelayedShareFetch:
                 led.asked,
                 offset,
                 min(size, left_bytes),
+                bytes_min=asked.min_bytes,
+                enough_offset=max(offset, led.partition.end_offset + 1) + asked.records_max,
                 at_least_one=not has_records,
-                reads_committed=self._asked.reads_committed,
+                reads_committed=asked.reads_committed,
             )
             found.append(_Acquirable(led, offset, read))
             if isinstance(read, SharedRead) and len(read.records):

@@ -28,6 +28,8 @@ from protocol.records.record import MalformedBatch
 
 LIST_OFFSETS_VERSION = 9
 NOTHING = memoryview(b"")
+FIRST_READ_BYTES = 256 * 1024
+"""Members offer tens of MB for a few hundred records: more is read only if that has too few."""
 
 
 class SharedLogBroker(
@@ -68,10 +70,13 @@ def read_shared(
     offset: int,
     bytes_max: int,
     *,
+    bytes_min: int,
+    enough_offset: int,
     at_least_one: bool,
     reads_committed: bool,
 ) -> SharedRead | Refusal:
-    """Read whole batches from the one with an offset on.
+    """Read whole batches from the one with an offset on: `bytes_max` of them, or fewer if these are
+    at least `bytes_min` and reach `enough_offset`.
 
     Fails with the errors of a consumer's Fetch from a leader.
     """
@@ -88,7 +93,13 @@ def read_shared(
         readable = bounds.last_stable_offset if reads_committed else bounds.high_watermark
         return SharedRead(hosted, is_enough=offset > readable)
     try:
-        records = hosted.log.read(offset, bytes_max, bounds.end_offset, at_least_one=at_least_one)
+        records = NOTHING
+        for size in (max(FIRST_READ_BYTES, bytes_min), bytes_max):
+            size = min(size, bytes_max)
+            records = hosted.log.read(offset, size, bounds.end_offset, at_least_one=at_least_one)
+            wanted = min(enough_offset, bounds.end_offset)
+            if size == bytes_max or (len(records) and hosted.log.read_end_offset >= wanted):
+                break
     except OSError as failure:
         broker.partitions.disk_failed(hosted.log.directory, "read", failure)
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the partition cannot be read")
