@@ -61,10 +61,6 @@ from protocol.messages.k69_consumer_group_describe import (
 )
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from protocol.messages.k89_streams_group_describe import (
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-)
 from protocol.schema import Message
 
 # --------------------------------------------------------------------------------------------------
@@ -655,29 +651,6 @@ class TransactionQueries:
             for row in member.assignment.topic_partitions:
                 for number in row.partitions if row.topic_name == topic else ():
                     owners.setdefault(number, []).append(member.member_id)
-        return owners
-
-    async def task_owners(self, group_id: str) -> dict[tuple[str, int], list[str]] | None:
-        """Return the members that run each active task, by subtopology and number, if the streams
-        group is stable; None if it is not, or if there is no answer.
-        """
-        try:
-            broker_id = await find_coordinator(self._connections, CoordinatorKind.GROUP, group_id)
-            if isinstance(broker_id, ErrorCode):
-                return None
-            connection = await self._connections.to_broker(broker_id)
-            answer = await connection.request(StreamsGroupDescribeRequest(group_ids=[group_id]))
-        except OSError:
-            return None
-        assert isinstance(answer, StreamsGroupDescribeResponse), "StreamsGroupDescribe was asked"
-        group = answer.groups[0]
-        if group.error_code or group.group_state != STABLE_GROUP:
-            return None
-        owners: dict[tuple[str, int], list[str]] = {}
-        for member in group.members:
-            for row in member.assignment.active_tasks:
-                for number in row.partitions:
-                    owners.setdefault((row.subtopology_id, number), []).append(member.member_id)
         return owners
 
     def close(self) -> None:

@@ -10,8 +10,9 @@ import pytest
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.lab.explore.request import RunRequest
 from kraftsim.lab.explore.run import run_request
-from kraftsim.lab.faults.fault import DataLoss, Fault, FileClass, OnEvent
+from kraftsim.lab.faults.fault import DataLoss, Fault, FileClass, OnEvent, OnFrame
 from kraftsim.lab.faults.fault_space import BROKERS
+from protocol.api_keys import ApiKey
 
 Seen = Counter[tuple[str, Any]]
 SMALL = "small_segments_with_aborted_transactions"
@@ -78,6 +79,27 @@ def test_tasks_of_two_topics_do_not_fence_each_other(tmp_path: Path) -> None:
     )
     result = run_request(request, tmp_path)
     assert (result.outcome, result.trouble) == ("ok", None), result.violations
+
+
+def test_a_coordinator_whose_disk_is_full_loads_nothing_once_it_has_failed(tmp_path: Path) -> None:
+    """The record of the first member does not fit; the node has no other log directory."""
+    fault = Fault(
+        kind="disk-full",
+        target="broker-1",  # the coordinator of the group
+        trigger=OnFrame(api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT),
+        params={"file_class": "partition-log", "after_bytes": 60, "duration_ms": 300},
+    )
+    request = RunRequest(
+        scenario=scenario("consumer_group_under_faults"),
+        mode=Mode.SIM,
+        seed=1,
+        release="4.4",
+        workload={"work_ms": 1000},
+        faults=(fault,),
+    )
+    result = run_request(request, tmp_path)
+    assert (result.outcome, result.trouble) == ("ok", None), result.violations
+    assert events_of(tmp_path)["NodeFailed", None] == 1
 
 
 @pytest.mark.parametrize("name, seed, wanted", CASES, ids=[case[0] for case in CASES])
