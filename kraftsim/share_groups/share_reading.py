@@ -30,6 +30,7 @@ LIST_OFFSETS_VERSION = 9
 NOTHING = memoryview(b"")
 FIRST_READ_BYTES = 256 * 1024
 """Members offer tens of MB for a few hundred records: more is read only if that has too few."""
+READ_GROWTH = 4
 
 
 class SharedLogBroker(
@@ -93,13 +94,13 @@ def read_shared(
         readable = bounds.last_stable_offset if reads_committed else bounds.high_watermark
         return SharedRead(hosted, is_enough=offset > readable)
     try:
-        records = NOTHING
-        for size in (max(FIRST_READ_BYTES, bytes_min), bytes_max):
-            size = min(size, bytes_max)
+        size = min(max(FIRST_READ_BYTES, bytes_min), bytes_max)
+        wanted = min(enough_offset, bounds.end_offset)
+        while True:
             records = hosted.log.read(offset, size, bounds.end_offset, at_least_one=at_least_one)
-            wanted = min(enough_offset, bounds.end_offset)
             if size == bytes_max or (len(records) and hosted.log.read_end_offset >= wanted):
                 break
+            size = min(size * READ_GROWTH, bytes_max)
     except OSError as failure:
         broker.partitions.disk_failed(hosted.log.directory, "read", failure)
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the partition cannot be read")
