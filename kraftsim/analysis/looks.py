@@ -12,7 +12,6 @@ FAMILIES: Final = {
     "log": "logs",
     "transactions": "transactions",
     "ids": "producer ids",
-    "client_telemetry": "clients",
     "clients": "clients",
     "groups": "groups",
     "metadata": "metadata",
@@ -32,6 +31,7 @@ The page's style sheet has a colour for each; only that of the faults is red.
 """
 
 _FAMILY_OF_MODULE: Final = {
+    "client_telemetry": "clients",
     "clients": "clients",
     "clients_share": "groups",
     "clients_transactions": "transactions",

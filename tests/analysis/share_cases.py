@@ -1,12 +1,15 @@
 """Histories of share consumers, clean and violating: rows of `cases.py`."""
 
+from collections.abc import Callable
+from random import Random
+
 from kraftsim.clients.events_share import (
     ShareAcknowledgementAnswered,
     ShareFetchSent,
     ShareRecordsReceived,
 )
 from kraftsim.events.event import Event
-from tests.analysis.history import Row
+from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 DONE = "finished-records-not-delivered"
@@ -177,3 +180,38 @@ SHARE_ROWS: list[Row] = [
         (("c.1.2", "c.1.5"),),
     ),
 ]
+
+
+def add_share_consumer_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let two members fetch, receive and acknowledge records, mostly correctly."""
+    counts = [0] * 6
+    finished: set[int] = set()
+    for request in range(1, random.randrange(4, 9)):
+        member = random.choice(("a", "b"))
+        first = random.randrange(5)
+        last = first + random.randrange(2)
+        offsets = range(first, last + 1)
+        if finished.intersection(offsets) and not slip():
+            continue
+        history.emit("c", asks(member, request))
+        count = max(counts[offset] for offset in offsets) + (0 if slip() else 1)
+        history.emit("c", receives(member, request, first, last, count))
+        kind = random.choice((ACCEPT, RELEASE, RELEASE, REJECT, RENEW))
+        is_refused, is_answered = slip(), not slip()
+        error_code = LOST_LOCK if is_refused else 0
+        history.emit(
+            "c",
+            answered(
+                member,
+                first,
+                last,
+                kind,
+                count=count,
+                error_code=error_code,
+                is_answered=is_answered,
+            ),
+        )
+        for offset in offsets:
+            counts[offset] = count
+        if kind in (ACCEPT, REJECT) and is_answered and not is_refused:
+            finished.update(offsets)

@@ -74,6 +74,7 @@ from tests.analysis.reading_cases import add_read_events
 from tests.analysis.remote_cases import add_remote_events
 from tests.analysis.replica_cases import add_replica_events
 from tests.analysis.sequence_retry_cases import add_sequence_events
+from tests.analysis.share_cases import add_share_consumer_events
 from tests.analysis.share_group_cases import add_share_group_events
 from tests.analysis.share_leader_cases import add_share_leader_events
 from tests.analysis.share_state_cases import add_share_events
@@ -237,6 +238,7 @@ def random_history(seed: int) -> History:
         add_admin_events,
         add_waste_events,
         add_two_phase_events,
+        add_share_consumer_events,
         add_controller_events,
         add_pending_events,
         add_spent_events,

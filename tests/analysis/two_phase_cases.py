@@ -115,4 +115,6 @@ def add_two_phase_events(history: History, random: Random, slip: Callable[[], bo
         if slip():
             history.emit("b", forced())
         history.emit("b", marked(epoch + 1, is_commit=is_commit != slip()))
-    history.emit("h", compared(random.randrange(3), "a" if slip() else "", "b" if slip() else ""))
+    only_in_database, only_in_topic = "a" if slip() else "", "b" if slip() else ""
+    count = random.randrange(3) + bool(only_in_database or only_in_topic)
+    history.emit("h", compared(count, only_in_database, only_in_topic))
