@@ -8,7 +8,7 @@ kafka.server.share.ShareCoordinatorMetadataCacheHelperImpl.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_topic_names import SHARE_GROUP_STATE
 from kraftsim.server.outbound import NoCommonVersion, PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
+from kraftsim.server.slices import ENTRIES_PER_SLICE
 from kraftsim.share_groups.persister import PersisterResult, ReadState, StateSummary
 from kraftsim.share_groups.rules_persister import (
     LOST,
@@ -132,17 +133,17 @@ class StatePersister:
         self, group_id: str, rows: Sequence[tuple[SharePartitionKey, int, int]]
     ) -> list[PersisterResult]:
         """Begin states again."""
-        begun = [
-            self._begin(
-                INITIALIZE,
+        data = (
+            (
                 key,
                 k83.PartitionData(
                     partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
                 ),
             )
             for key, state_epoch, start_offset in rows
-        ]
-        return [_result(key, await each) for (key, *_), each in zip(rows, begun, strict=True)]
+        )
+        begun = await self._begin_all(INITIALIZE, data)
+        return [_result(row[0], await each) for row, each in zip(rows, begun, strict=True)]
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState:
         """Read a state, and fence leaders of earlier epochs."""
@@ -193,23 +194,19 @@ class StatePersister:
         self, group_id: str, keys: Sequence[SharePartitionKey]
     ) -> list[PersisterResult]:
         """Delete states."""
-        begun = [
-            self._begin(DELETE, key, k86.PartitionData(partition=key.partition)) for key in keys
-        ]
+        data = ((key, k86.PartitionData(partition=key.partition)) for key in keys)
+        begun = await self._begin_all(DELETE, data)
         return [_result(key, await each) for key, each in zip(keys, begun, strict=True)]
 
     async def read_summary(
         self, group_id: str, rows: Sequence[tuple[SharePartitionKey, int]]
     ) -> list[StateSummary]:
         """Read states without their batches."""
-        begun = [
-            self._begin(
-                SUMMARY,
-                key,
-                k87.PartitionData(partition=key.partition, leader_epoch=leader_epoch),
-            )
+        data = (
+            (key, k87.PartitionData(partition=key.partition, leader_epoch=leader_epoch))
             for key, leader_epoch in rows
-        ]
+        )
+        begun = await self._begin_all(SUMMARY, data)
         return [_summary(key, await each) for (key, _), each in zip(rows, begun, strict=True)]
 
     def close(self) -> None:
@@ -228,6 +225,17 @@ class StatePersister:
 
     # One share-partition
     # ----------------------------------------------------------------------------------------------
+
+    async def _begin_all(
+        self, rpc: StateRpc, rows: Iterable[tuple[SharePartitionKey, Message]]
+    ) -> "list[asyncio.Future[Outcome]]":
+        """Begin an operation on each share-partition; many of them do not hold the loop."""
+        begun: list[asyncio.Future[Outcome]] = []
+        for number, (key, row) in enumerate(rows, 1):
+            begun.append(self._begin(rpc, key, row))
+            if number % ENTRIES_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        return begun
 
     def _begin(
         self, rpc: StateRpc, key: SharePartitionKey, row: Message

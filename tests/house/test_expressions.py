@@ -22,6 +22,7 @@ ALLOWED: Final = {
     "kraftsim/partitions/rules_final_log.py": "names of files of a run that is over",
     "kraftsim/tiered_storage/final_segments.py": "names of files of a run that is over",
     "kraftsim/server/rules_authentication.py": OF_OPERATORS,
+    "kraftsim/server/rules_bearer_tokens.py": LINEAR,
     "kraftsim/server/api_offer.py": LINEAR,
     "kraftsim/server/endpoints.py": OF_OPERATORS,
     "kraftsim/server/security/listener_settings.py": OF_OPERATORS,

@@ -29,6 +29,7 @@ from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.security.rights import AskedRights, Guard, GuardTable
 from kraftsim.server.shell import NodeShell
+from kraftsim.share_groups import state_persister
 from kraftsim.world.simulated.host import current_process
 from kraftsim.world.simulated.loop import VirtualLoop
 from kraftsim.world.simulated.world import SimulatedWorld
@@ -49,6 +50,11 @@ A quadratic term below this is not detected.
 """
 RELEASE: Final = "4.4"
 REQUESTER: Final = "test"
+SHARE_STATES: Final = {
+    f"share_coordinator_state_topic_{name}": "1"
+    for name in ("num_partitions", "replication_factor", "min_isr")
+}
+"""Without its topic, a share coordinator is looked up for half a minute."""
 LEFT_OUT: Final = {
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -154,14 +160,16 @@ def cluster(rights: SomeRights) -> Iterator[Cluster]:
         )
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in (slices, large_requests, k00_produce):
+        for module in (slices, large_requests, k00_produce, state_persister):
             patched.setattr(module, "ENTRIES_PER_SLICE", SHORT_SLICE)
         patched.setattr(dispatch, "LARGE_REQUEST_BYTES", SHORT_SLICE)
         patched.setattr(decision, "ENTRIES_PER_STEP", SHORT_SLICE)
         patched.setattr(metadata_publisher, "RECORDS_PER_TURN", SHORT_SLICE)
         patched.setattr(broker_module, "guarded", guarded)
         patched.setattr(controller_module, "guarded", guarded)
-        with running_cluster(release_name=RELEASE, auto_create_topics_enable="false") as running:
+        with running_cluster(
+            release_name=RELEASE, auto_create_topics_enable="false", settings=SHARE_STATES
+        ) as running:
             running.run(lambda client: client.create_topic(TOPIC, PARTITIONS))
             yield running
 

@@ -32,7 +32,12 @@ CHECKED_OR_DESCRIBED = (
     "conformance/",
 )
 """Files that name settings only to validate or describe them."""
-OF_A_LISTENER = {"num.network.threads", "principal.builder.class", "sasl.jaas.config"}
+OF_A_LISTENER = {
+    "num.network.threads",
+    "principal.builder.class",
+    "sasl.jaas.config",
+    "sasl.server.callback.handler.class",
+}
 """Names used in the code with the prefix `listener.name.X.`; without it they are never read."""
 MISNAMED = (
     "log.dir",
