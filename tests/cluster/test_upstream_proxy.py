@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from kraftsim import Cluster
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.proxy.upstream import recording
 from kraftsim.cluster.proxy.upstream.final_logs import LogsNotRead
 from kraftsim.cluster.proxy.upstream.tls_contexts import (
@@ -292,8 +293,7 @@ async def test_ports_follow_the_first_one(tmp_path: Path) -> None:
     async with fake_brokers(1) as (first,):
         first.brokers = [broker(1, first.port), broker(2, 9092), broker(3, 9093)]
         loop = asyncio.get_running_loop()
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            begin = int(probe.getsockname()[1])
+        begin = free_port_range(8)
         plan = UpstreamPlan(upstream=(("127.0.0.1", first.port),), port=begin)
         with socket.create_server(("127.0.0.1", begin + 1)):
             proxy = UpstreamProxy(plan, loop)
@@ -311,8 +311,7 @@ async def test_proxy_ends_when_no_port_is_left(monkeypatch: pytest.MonkeyPatch) 
     """The address of a broker that nothing listens for would lead clients past the proxy."""
     async with fake_brokers(1) as (first,):
         first.brokers = [broker(1, first.port)]
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            begin = int(probe.getsockname()[1])
+        begin = free_port_range(8)
         monkeypatch.setattr("kraftsim.cluster.proxy.upstream.upstream_proxy.PORTS_TRIED", 1)
         plan = UpstreamPlan(upstream=(("127.0.0.1", first.port),), port=begin)
         proxy = UpstreamProxy(plan, asyncio.get_running_loop())
