@@ -121,7 +121,7 @@ def no_default_resource(target: Target) -> None:
 
 @REQUIREMENTS.that(
     6,
-    "members are told the group's heartbeat interval",
+    "members get the group's heartbeat interval",
     source="GroupCoordinatorService.shareGroupHeartbeatIntervalMs",
     since=SINCE,
 )
